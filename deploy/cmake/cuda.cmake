@@ -1,0 +1,13 @@
+# Finds the CUDA toolkit, if it is wanted. Sets RIDGELINE_HAVE_CUDA. No toolkit is no error unless RIDGELINE_CUDA=ON.
+set(RIDGELINE_HAVE_CUDA OFF)
+if(NOT RIDGELINE_CUDA STREQUAL "OFF")
+  find_package(CUDAToolkit 13.0 QUIET)
+  set(RIDGELINE_HAVE_CUDA ${CUDAToolkit_FOUND})
+endif()
+if(RIDGELINE_HAVE_CUDA)
+  message(STATUS "CUDA toolkit ${CUDAToolkit_VERSION}")
+elseif(RIDGELINE_CUDA STREQUAL "ON")
+  message(FATAL_ERROR "RIDGELINE_CUDA=ON, but no CUDA toolkit of version 13.0 or newer was found")
+else()
+  message(STATUS "Building for the CPU device only (RIDGELINE_CUDA=${RIDGELINE_CUDA})")
+endif()
