@@ -1,0 +1,65 @@
+// Memory handed out by a device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+namespace ridgeline::device {
+
+// Takes back what it handed out; implemented by allocators. Thread-safe.
+class BufferOwner {
+ public:
+  virtual void Free(void* data) = 0;
+
+ protected:
+  ~BufferOwner() = default;
+};
+
+// Owns device memory, aligned to 512 bytes, uninitialised. Move-only; the destructor gives the memory back to its lane's pool
+// without waiting: work queued later on the same lane may get it at once, so whoever queued work that uses it keeps it until
+// that work has completed, or only frees it on the same lane. Must not outlive its device.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(BufferOwner* owner, void* data, std::int64_t size_bytes) : owner_(owner), data_(data), size_bytes_(size_bytes) {}
+  Buffer(Buffer&& other) noexcept
+      : owner_(std::exchange(other.owner_, nullptr)),
+        data_(std::exchange(other.data_, nullptr)),
+        size_bytes_(std::exchange(other.size_bytes_, 0)) {}
+  Buffer& operator=(Buffer&& other) noexcept {
+    Buffer taken(std::move(other));
+    std::swap(owner_, taken.owner_);
+    std::swap(data_, taken.data_);
+    std::swap(size_bytes_, taken.size_bytes_);
+    return *this;
+  }
+  ~Buffer() {
+    if (owner_ != nullptr) owner_->Free(data_);
+  }
+
+  void* data() const { return data_; }                     // null if size_bytes() is 0; a host pointer on the CPU device only
+  std::int64_t size_bytes() const { return size_bytes_; }  // as asked for, before rounding
+
+ private:
+  BufferOwner* owner_ = nullptr;
+  void* data_ = nullptr;
+  std::int64_t size_bytes_ = 0;
+};
+
+// Host memory that the device wrote, e.g. a result. Shared: a response that is still being sent keeps it alive.
+class HostBuffer {
+ public:
+  virtual ~HostBuffer() = default;
+
+  virtual const void* data() const = 0;
+  virtual std::int64_t size_bytes() const = 0;
+};
+
+// Host memory owned by somebody else.
+struct HostSlice {
+  const void* data;
+  std::int64_t size_bytes;
+};
+
+}  // namespace ridgeline::device

@@ -1,0 +1,22 @@
+// The CPU device: SIMD kernels on a thread pool, host memory behind the same caching allocator as a GPU's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "server/device/device.h"
+
+namespace ridgeline::device {
+
+struct CpuDeviceOptions {
+  int num_lanes = 4;                    // >= 1
+  int num_threads = 0;                  // cores that kernels use; 0 = all that this process may run on
+  std::int64_t memory_limit_bytes = 0;  // hard budget of the allocator; 0 = 80 % of the memory that this process may use
+};
+
+// Errors: INVALID_ARGUMENT for impossible options; FAILED_PRECONDITION if OpenBLAS computes wrong products on this processor
+// (naming OPENBLAS_CORETYPE, which works around it); RESOURCE_EXHAUSTED if threads cannot be made.
+absl::StatusOr<std::unique_ptr<Device>> CreateCpuDevice(const CpuDeviceOptions& options);
+
+}  // namespace ridgeline::device

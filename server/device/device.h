@@ -1,0 +1,143 @@
+// The device behind the daemon: one interface, free of CUDA headers; CpuDevice implements it over host memory and a thread
+// pool.
+//
+//   engine ──queue──► Lane 0: upload │ kernel │ download │ OnComplete ─┐
+//          ──queue──► Lane 1: upload │ kernel │ download │ OnComplete ─┼──► callbacks, on a thread of the device's
+//          ──queue──► Lane n: ...                                     ─┘
+//
+// A lane is an in-order queue (a CUDA stream, or a worker thread); lanes run side by side. Every call that takes work only
+// queues it and returns; nothing here waits for the device.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "kernels/attention/attention.h"
+#include "kernels/attention/plan.h"
+#include "kernels/common/data_type.h"
+#include "server/device/buffer.h"
+
+namespace ridgeline::device {
+
+enum class DeviceType { kCpu, kCuda };
+
+// What the hardware says of itself; 0 = it does not say.
+struct DeviceInfo {
+  std::string name;  // product name, e.g. "AMD EPYC 9655"
+  DeviceType type;
+  std::string instruction_set;          // what the kernels chose at run time
+  int compute_units = 0;                // worker threads or SMs
+  std::int64_t memory_bytes = 0;        // of the device
+  std::int64_t memory_limit_bytes = 0;  // hard budget of the allocator
+  std::int64_t l1_cache_bytes = 0;      // data caches, of one compute unit
+  std::int64_t l2_cache_bytes = 0;
+  std::int64_t l3_cache_bytes = 0;  // shared
+  double theoretical_bytes_per_second = 0;
+  double theoretical_float32_flops_per_second = 0;
+  double theoretical_float16_flops_per_second = 0;
+  double theoretical_bfloat16_flops_per_second = 0;
+};
+
+// As in ridgeline.v1.MemoryStats, field by field.
+struct MemoryStats {
+  std::int64_t allocated_bytes = 0;
+  std::int64_t reserved_bytes = 0;
+  std::int64_t active_bytes = 0;
+  std::int64_t requested_bytes = 0;
+  std::int64_t peak_allocated_bytes = 0;
+  std::int64_t peak_reserved_bytes = 0;
+  std::int64_t inactive_split_bytes = 0;
+  std::int64_t allocation_count = 0;
+  std::int64_t total_allocation_count = 0;
+  std::int64_t segment_count = 0;
+  std::int64_t retries = 0;
+  std::int64_t out_of_memory_count = 0;
+  std::int64_t largest_free_block_bytes = 0;
+  std::int64_t limit_bytes = 0;
+  double fragmentation = 0;
+};
+
+// Set when nobody wants the result of queued work any more. Shared between the engine, which sets it, and the device, which may
+// then skip or cut short the work; completion still comes.
+using CancelToken = std::shared_ptr<std::atomic<bool>>;
+
+// A point in a lane's queue whose time can be read once the work before it has completed.
+class Event {
+ public:
+  virtual ~Event() = default;
+
+  // Device time from `earlier` (of the same lane) to this event. Both must have completed.
+  virtual absl::Duration Since(const Event& earlier) const = 0;
+};
+
+// Callable from one thread at a time. Errors: RESOURCE_EXHAUSTED (reason OUT_OF_MEMORY, saying requested, allocated, reserved,
+// limit) from calls that allocate; UNAVAILABLE (reason DEVICE_FAILED) once the device is lost. After an error nothing of that
+// call is queued, and what was queued before still runs.
+class Lane {
+ public:
+  virtual ~Lane() = default;
+
+  // Uninitialised memory of this lane's pool. 0 bytes: an empty buffer.
+  virtual absl::StatusOr<Buffer> Allocate(std::int64_t size_bytes) = 0;
+
+  // A new buffer with the slices' bytes, one after the other. `owner` keeps the slices alive until they have been read.
+  virtual absl::StatusOr<Buffer> Upload(absl::Span<const HostSlice> slices, std::shared_ptr<const void> owner) = 0;
+
+  // A new buffer of normally distributed elements; see kernels/microbench/microbench.h, FillNormalOnCpu.
+  virtual absl::StatusOr<Buffer> UploadRandom(kernels::DataType type, std::int64_t elements, std::uint64_t seed, float mean,
+                                              float standard_deviation) = 0;
+
+  // Attention over device memory; `params` is copied, what it points to must live until completion. `cancel` may be null.
+  virtual absl::Status Attend(const kernels::attention::AttentionPlan& plan, const kernels::attention::AttentionParams& params,
+                              CancelToken cancel) = 0;
+
+  // Hands the buffer's bytes to the host: readable once the lane has completed. The CPU device moves no byte.
+  virtual absl::StatusOr<std::shared_ptr<const HostBuffer>> Download(Buffer buffer) = 0;
+
+  // For measuring: destination = source, both at least size_bytes.
+  virtual absl::Status Copy(Buffer& destination, const Buffer& source, std::int64_t size_bytes) = 0;
+
+  // For measuring: C[m,n] (float32) = A[m,k] · B[n,k]ᵀ, A and B of `type`.
+  virtual absl::Status Gemm(kernels::DataType type, std::int64_t m, std::int64_t n, std::int64_t k, const Buffer& a,
+                            const Buffer& b, Buffer& c) = 0;
+
+  // Marks this point of the queue.
+  virtual absl::StatusOr<std::unique_ptr<Event>> Record() = 0;
+
+  // Calls `done` exactly once, when all work queued before it has run, been skipped or failed, with the first error among it.
+  // On a thread of the device's; `done` must not block. Never fails: on a lost device `done` gets its error.
+  virtual void OnComplete(absl::AnyInvocable<void(absl::Status)> done) = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;  // waits for queued work
+
+  virtual const DeviceInfo& info() const = 0;
+  virtual int num_lanes() const = 0;
+  virtual Lane& lane(int index) = 0;  // [0, num_lanes())
+
+  // The kernel and its configuration for a problem; pure, cheap. Errors: UNIMPLEMENTED.
+  virtual absl::StatusOr<kernels::attention::AttentionPlan> PlanAttention(
+      const kernels::attention::AttentionShape& shape, absl::Span<const kernels::attention::Sequence> sequences,
+      std::optional<kernels::attention::Algorithm> requested) const = 0;
+
+  // Thread-safe, and so are the three below.
+  virtual MemoryStats memory_stats() const = 0;
+  virtual void ResetPeakMemoryStats() = 0;
+  // Gives cached segments of idle lanes back to the system; returns their bytes.
+  virtual std::int64_t EmptyMemoryCache() = 0;
+  // Ok while the device works; UNAVAILABLE with the cause once it is lost.
+  virtual absl::Status health() const = 0;
+};
+
+}  // namespace ridgeline::device

@@ -1,0 +1,84 @@
+// The engine: checks requests, admits them to a bounded queue, runs them on the device's lanes and answers. No network, no
+// CUDA.
+//
+//   Attend ─► validate ─► plan ─► admit ─► queue ─► lane free? ─► upload, kernel, download ─► done(result)
+//     (caller's thread, microseconds, never blocks)                   (device's thread)
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/base/clock.h"
+#include "server/base/metrics.h"
+#include "server/device/device.h"
+#include "server/engine/attend_request.h"
+#include "server/engine/roofline.h"
+
+namespace ridgeline::engine {
+
+struct EngineOptions {
+  int max_queued_requests = 1024;  // waiting, beyond those on lanes; >= 0
+  std::int64_t max_queued_bytes =
+      std::int64_t{4}
+      << 30;  // device memory (inputs, outputs, workspace) that admitted requests, waiting and running, may need
+};
+
+// Who waits, and until when.
+struct CallContext {
+  std::string request_id;  // for logs
+  absl::Time deadline = absl::InfiniteFuture();
+};
+
+using AttendDone = absl::AnyInvocable<void(absl::StatusOr<AttendResult>)>;
+
+// A call under way. Dropping the handle does not cancel. Thread-safe.
+class Call {
+ public:
+  virtual ~Call() = default;
+
+  // The result is not wanted any more: waiting work leaves the queue, running work is cut short where the device can. `done` is
+  // called with CANCELLED, at once if it had not been called yet; memory comes back when the device has let go of it.
+  virtual void Cancel() = 0;
+};
+
+struct Load {
+  int queued_requests = 0;
+  int running_requests = 0;  // = lanes busy
+  std::int64_t admitted_bytes = 0;
+  bool draining = false;
+};
+
+// Thread-safe.
+class Engine {
+ public:
+  virtual ~Engine() = default;  // drains without a limit
+
+  // Calls `done` exactly once: before returning if the request is refused (costs microseconds, changes nothing), else on a
+  // thread of the device's (or of Cancel's caller). Errors: INVALID_ARGUMENT naming the field; UNIMPLEMENTED;
+  // RESOURCE_EXHAUSTED (queue full: with a retry delay; memory: with the bytes that it would take); UNAVAILABLE (draining, or
+  // the device lost); DEADLINE_EXCEEDED (before it reached a lane); CANCELLED. Null is returned when the call was refused.
+  virtual std::shared_ptr<Call> Attend(AttendRequest request, CallContext context, AttendDone done) = 0;
+
+  // Refuses new work from now on and waits until admitted work has finished. False if `timeout` came first; what is left is
+  // then cancelled, and waited for.
+  virtual bool Drain(absl::Duration timeout) = 0;
+
+  virtual Load load() const = 0;
+  virtual const Roofline& roofline() const = 0;
+  virtual device::Device& device() = 0;
+
+  // Ok while the process is alive in the sense of /healthz: the device is not lost and, if work is pending, it has completed
+  // some within the last minute.
+  virtual absl::Status health() const = 0;
+};
+
+// `device`, `metrics` and `clock` outlive the engine.
+std::unique_ptr<Engine> CreateEngine(const EngineOptions& options, device::Device& device, Roofline roofline,
+                                     base::MetricsRegistry& metrics, const base::Clock& clock);
+
+}  // namespace ridgeline::engine

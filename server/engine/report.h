@@ -1,0 +1,42 @@
+// What a request cost, and where it stands on the device's roofline.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/time/time.h"
+#include "kernels/attention/attention.h"
+#include "kernels/attention/cost.h"
+#include "server/engine/roofline.h"
+
+namespace ridgeline::engine {
+
+enum class Bound { kUnknown, kMemory, kCompute };
+
+// As ridgeline.v1.ExecutionReport, field by field.
+struct ExecutionReport {
+  std::string device;
+  std::string kernel;
+  std::string kernel_reason;
+  kernels::attention::Algorithm algorithm = kernels::attention::Algorithm::kStandard;
+  int batch_requests = 1;
+  absl::Duration queue_time;
+  absl::Duration upload_time;
+  absl::Duration kernel_time;
+  absl::Duration download_time;
+  std::int64_t flops = 0;
+  std::int64_t bytes = 0;
+  double flops_per_second = 0;
+  double bytes_per_second = 0;
+  double arithmetic_intensity = 0;  // flops / bytes; 0 if bytes is 0
+  Bound bound = Bound::kUnknown;
+  double roof_fraction = 0;  // 0 = unknown
+  std::int64_t workspace_bytes = 0;
+};
+
+// Fills rates, intensity, bound and roof_fraction from flops, bytes, kernel_time and the measured roofline. A kernel_time of
+// zero leaves the rates 0. Work is memory-bound when bytes / peak bandwidth >= flops / peak rate; its roof is the larger of
+// both times.
+void PlaceOnRoofline(const Roofline& roofline, kernels::DataType data_type, ExecutionReport& report);
+
+}  // namespace ridgeline::engine
