@@ -3,6 +3,7 @@
 // packaged Abseil is not: every field that it guards would be reported as a race. Used like Abseil's.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -45,14 +46,11 @@ class CondVar {
 
   // False if `timeout` passed first.
   bool WaitWithTimeout(Mutex* mutex, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    if (timeout == absl::InfiniteDuration()) {
-      Wait(mutex);
-      return true;
-    }
+    constexpr absl::Duration kYear = absl::Hours(24 * 365);  // now + an infinite timeout would overflow
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
-    const bool signalled = changed_.wait_for(lock, absl::ToChronoNanoseconds(timeout)) == std::cv_status::no_timeout;
+    const auto signalled = changed_.wait_for(lock, absl::ToChronoNanoseconds(std::min(timeout, kYear)));
     lock.release();
-    return signalled;
+    return signalled == std::cv_status::no_timeout;
   }
 
   void Signal() { changed_.notify_one(); }
