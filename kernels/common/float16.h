@@ -28,7 +28,8 @@ constexpr BFloat16 ToBFloat16(float value) {
 constexpr float ToFloat(Float16 value) {
   const std::uint32_t sign = std::uint32_t{value.bits & 0x8000u} << 16;
   const std::uint32_t magnitude = value.bits & 0x7fffu;
-  if (magnitude >= 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u | ((magnitude & 0x3ffu) << 13));
+  if (magnitude > 0x7c00u) return std::bit_cast<float>(sign | 0x7fc00000u | ((magnitude & 0x3ffu) << 13));  // quiet
+  if (magnitude == 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u);
   if (magnitude >= 0x0400u) return std::bit_cast<float>(sign | ((magnitude << 13) + (112u << 23)));
   // Subnormal: magnitude * 2^-24, exact in float32.
   const float small = static_cast<float>(magnitude) * 0x1p-24f;
