@@ -7,7 +7,6 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "prometheus/counter.h"
 #include "prometheus/family.h"
 #include "prometheus/gauge.h"
@@ -16,6 +15,7 @@
 #include "prometheus/text_serializer.h"
 #include "server/base/check.h"
 #include "server/base/log.h"
+#include "server/base/mutex.h"
 
 namespace ridgeline::base {
 namespace {
@@ -37,23 +37,23 @@ class ScrapeHooks {
   using Hook = std::list<std::function<void()>>::iterator;
 
   Hook Add(std::function<void()> update) {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     return hooks_.insert(hooks_.end(), std::move(update));
   }
 
   // Returns once the hook does not run any more.
   void Remove(Hook hook) {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     hooks_.erase(hook);
   }
 
   void RunAll() {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     for (const std::function<void()>& update : hooks_) update();
   }
 
  private:
-  absl::Mutex mutex_;
+  Mutex mutex_;
   std::list<std::function<void()>> hooks_ ABSL_GUARDED_BY(mutex_);
 };
 
@@ -75,7 +75,7 @@ class HookRegistration {
 struct MetricsRegistry::Impl {
   // Aborts if the name is already used for something else.
   void Define(std::string_view name, Definition definition) ABSL_LOCKS_EXCLUDED(mutex) {
-    absl::MutexLock lock(&mutex);
+    MutexLock lock(&mutex);
     const auto [entry, inserted] = definitions.try_emplace(std::string(name), definition);
     RIDGELINE_CHECK(inserted || entry->second == definition);
   }
@@ -93,7 +93,7 @@ struct MetricsRegistry::Impl {
 
   prometheus::Registry registry;
   std::shared_ptr<ScrapeHooks> hooks = std::make_shared<ScrapeHooks>();
-  absl::Mutex mutex;
+  Mutex mutex;
   std::map<std::string, Definition> definitions ABSL_GUARDED_BY(mutex);
 };
 

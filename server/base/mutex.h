@@ -44,7 +44,7 @@ class CondVar {
     lock.release();
   }
 
-  // False if `timeout` passed first.
+  // False if `timeout` passed first; any duration is legal.
   bool WaitWithTimeout(Mutex* mutex, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     constexpr absl::Duration kYear = absl::Hours(24 * 365);  // now + an infinite timeout would overflow
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
@@ -57,6 +57,9 @@ class CondVar {
   void SignalAll() { changed_.notify_all(); }
 
  private:
+  // For ever, as far as a process is concerned, and far from where the standard library's clock arithmetic overflows.
+  static constexpr absl::Duration kLongestWait = absl::Hours(24 * 365);
+
   std::condition_variable changed_;
 };
 

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "server/base/clock.h"
+#include "server/base/mutex.h"
 
 namespace ridgeline::support {
 
@@ -12,17 +12,17 @@ namespace ridgeline::support {
 class FakeClock final : public base::Clock {
  public:
   absl::Time Now() const override {
-    absl::MutexLock lock(&mutex_);
+    base::MutexLock lock(&mutex_);
     return now_;
   }
 
   void Advance(absl::Duration duration) {
-    absl::MutexLock lock(&mutex_);
+    base::MutexLock lock(&mutex_);
     now_ += duration;
   }
 
  private:
-  mutable absl::Mutex mutex_;
+  mutable base::Mutex mutex_;
   absl::Time now_ ABSL_GUARDED_BY(mutex_) = absl::FromUnixSeconds(1'700'000'000);
 };
 
