@@ -124,6 +124,13 @@ class CheckedProduct {
 void OpenBlasSgemm(bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha, const float* a,
                    std::int64_t lda, const float* b, std::int64_t ldb, float* c, std::int64_t ldc) {
   UseCallingThreadAlone();
+  if (alpha == 0) {  // OpenBLAS would not look at A and B, and lose their NaN
+    OpenBlasSgemm(transpose_b, m, n, k, /*alpha=*/1, a, lda, b, ldb, c, ldc);
+    for (std::int64_t row = 0; row < m; ++row) {
+      for (std::int64_t column = 0; column < n; ++column) c[row * ldc + column] *= alpha;
+    }
+    return;
+  }
   if (k == 0) {  // an empty sum; what OpenBLAS leaves in C then is its versions' own affair
     for (std::int64_t row = 0; row < m; ++row) std::fill_n(c + row * ldc, n, 0.0f);
     return;
