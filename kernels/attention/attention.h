@@ -11,9 +11,9 @@
 //   lse    = log(sum over visible j of exp(logit) + exp(sink_logits[h]))
 //   output = sum over visible j of exp(logit - lse) * v[j, h / (Hq/Hkv)]
 //
-// A row that sees no key has output 0 and lse -inf, or the sink's logit if there is a sink. A logit of -inf (from the bias) is the
-// same as a masked key. What lies in keys and values that a query does not see never reaches its result, be it NaN or Inf. Logits,
-// sums and lse are float32 for every type.
+// A row that sees no key has output 0 and lse -inf, or the sink's logit if there is a sink. A logit of -inf (from the bias) is
+// the same as a masked key. What lies in keys and values that a query does not see never reaches its result, be it NaN or Inf.
+// Logits, sums and lse are float32 for every type.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ constexpr const char* Name(Algorithm algorithm) { return algorithm == Algorithm:
 // A window bound that hides nothing; far enough from the limits of int64 that positions can be added to it.
 inline constexpr std::int64_t kUnlimitedWindow = std::int64_t{1} << 61;
 
-// Where one sequence's tokens lie in the packed arrays. Dense and ragged batches differ only in this table: row b of a dense batch
-// begins at token b * key_tokens of the batch, and its valid length may be shorter.
+// Where one sequence's tokens lie in the packed arrays. Dense and ragged batches differ only in this table: row b of a dense
+// batch begins at token b * key_tokens of the batch, and its valid length may be shorter.
 struct Sequence {
   std::int64_t query_begin;   // first token in query and output
   std::int64_t query_tokens;  // Sq, >= 0
@@ -45,27 +45,27 @@ struct AttentionShape {
   DataType data_type;         // of query, key and value: float32, float16 or bfloat16
   DataType output_data_type;  // float32, float16 or bfloat16
   std::int64_t num_sequences;
-  std::int64_t query_heads;     // Hq, a multiple of kv_heads
-  std::int64_t kv_heads;        // Hkv
-  std::int64_t head_dim;        // D, a multiple of 8 up to 256
-  std::int64_t value_head_dim;  // Dv, likewise
+  std::int64_t query_heads;                      // Hq, a multiple of kv_heads
+  std::int64_t kv_heads;                         // Hkv
+  std::int64_t head_dim;                         // D, a multiple of 8 up to 256
+  std::int64_t value_head_dim;                   // Dv, likewise
   std::int64_t window_left = kUnlimitedWindow;   // >= 0
   std::int64_t window_right = kUnlimitedWindow;  // >= 0; 0 = causal
 
   constexpr std::int64_t GroupHeads() const { return query_heads / kv_heads; }
 };
 
-// One launch. All pointers are memory of the device that runs it; arrays are dense unless a stride says otherwise. Inputs are never
-// written; every output element of every sequence is. Workspace comes uninitialised and holds garbage afterwards.
+// One launch. All pointers are memory of the device that runs it; arrays are dense unless a stride says otherwise. Inputs are
+// never written; every output element of every sequence is. Workspace comes uninitialised and holds garbage afterwards.
 struct AttentionParams {
   AttentionShape shape;
   float scale;
   float logit_soft_cap = 0;  // 0 = none
 
-  const Sequence* sequences;  // [num_sequences]
-  const void* query;          // [query tokens, Hq, D]
-  const void* key;            // [key tokens, Hkv, D]
-  const void* value;          // [key tokens, Hkv, Dv]
+  const Sequence* sequences;            // [num_sequences]
+  const void* query;                    // [query tokens, Hq, D]
+  const void* key;                      // [key tokens, Hkv, D]
+  const void* value;                    // [key tokens, Hkv, Dv]
   const float* alibi_slopes = nullptr;  // [Hq] or null
   const float* sink_logits = nullptr;   // [Hq] or null; -inf = no sink for that head
 
@@ -74,8 +74,9 @@ struct AttentionParams {
   std::int64_t bias_head_stride_elems = 0;
   std::int64_t bias_row_stride_elems = 0;
 
-  void* output;                  // [query tokens, Hq, Dv], output_data_type
-  float* log_sum_exp = nullptr;  // element of (sequence s, head h, query i): s.lse_begin + h * lse_head_stride_elems + i; or null
+  void* output;  // [query tokens, Hq, Dv], output_data_type
+  float* log_sum_exp =
+      nullptr;  // element of (sequence s, head h, query i): s.lse_begin + h * lse_head_stride_elems + i; or null
   std::int64_t lse_head_stride_elems = 0;
 
   void* workspace = nullptr;  // plan's workspace_bytes, aligned to 64 bytes; null if that is 0

@@ -20,8 +20,8 @@ struct OptionalTensors {
   std::int64_t bias_bytes = 0;  // of the whole bias tensor; 0 = none
 };
 
-// Both algorithms read query, key, value (valid lengths) and bias once and write output and log_sum_exp once. Standard attention
-// also writes and reads S and then P, in float32, for all query-key pairs of every query head, masked or not.
+// Both algorithms read query, key, value (valid lengths) and bias once and write output and log_sum_exp once. Standard
+// attention also writes and reads S and then P, in float32, for all query-key pairs of every query head, masked or not.
 // `sequences` is host memory. Saturates at INT64_MAX.
 Cost CountCost(const AttentionShape& shape, const Sequence* sequences, const OptionalTensors& optional, Algorithm algorithm);
 

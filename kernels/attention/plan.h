@@ -11,15 +11,15 @@ namespace ridgeline::kernels::attention {
 
 // What a plan needs to know of a CPU.
 struct CpuLimits {
-  int num_slots = 1;                    // Executor::num_slots()
+  int num_slots = 1;                       // Executor::num_slots()
   std::int64_t l1_cache_bytes = 32 << 10;  // data cache of one core
   std::int64_t l2_cache_bytes = 1 << 20;   // of one core
 };
 
 struct AttentionPlan {
   Algorithm algorithm;
-  std::string kernel;           // name with its configuration, e.g. "flash_cpu[bq=64,bk=256,splits=1]"
-  std::string reason;           // why this one, in a clause that fits "chosen because ..."
+  std::string kernel;            // name with its configuration, e.g. "flash_cpu[bq=64,bk=256,splits=1]"
+  std::string reason;            // why this one, in a clause that fits "chosen because ..."
   std::int64_t query_block = 0;  // queries (packed rows of a GQA group, where they are few) of one task; flash only
   std::int64_t key_block = 0;    // keys of one step of the online softmax; flash only
   std::int64_t key_splits = 1;   // parts of the key range computed apart and merged by log-sum-exp; flash only

@@ -1,5 +1,6 @@
-// Flash attention: the keys are walked in cache-sized blocks with an online softmax, so S never exists as a whole and the workspace
-// is O(N). Dao et al., "FlashAttention" (2022); splitting of keys: "Flash-Decoding" (2023). README.md has the schedule.
+// Flash attention: the keys are walked in cache-sized blocks with an online softmax, so S never exists as a whole and the
+// workspace is O(N). Dao et al., "FlashAttention" (2022); splitting of keys: "Flash-Decoding" (2023). README.md has the
+// schedule.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Standard attention, as in the textbook: S = scale * Q·Kᵀ written to memory, softmax over its rows, P·V. README.md has the details.
+// Standard attention, as in the textbook: S = scale * Q·Kᵀ written to memory, softmax over its rows, P·V. README.md has the
+// details.
 #pragma once
 
 #include <cstdint>
