@@ -7,27 +7,24 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/attention/standard/score_rows.cc"  // this file, once for each SIMD target
 #include "hwy/foreach_target.h"                                        // must come before highway.h
-
-#include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "kernels/common/float16-inl.h"
+#include "kernels/common/simd_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ridgeline::kernels::attention::HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
+using kernels::HWY_NAMESPACE::ExpOfNonPositive;
 using kernels::HWY_NAMESPACE::LoadFloat32N;
 using kernels::HWY_NAMESPACE::StoreFloat32N;
+using kernels::HWY_NAMESPACE::Tanh;
 using FloatTag = hn::ScalableTag<float>;
 using FloatVec = hn::Vec<FloatTag>;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr FloatTag kTag;
-
-// Highway's functions, but a NaN stays one.
-HWY_INLINE FloatVec Exp(FloatVec x) { return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(kTag, x)); }
-HWY_INLINE FloatVec Tanh(FloatVec x) { return hn::IfThenElse(hn::IsNaN(x), x, hn::Tanh(kTag, x)); }
 
 // Replaces data[0, size) by f(elements, index of the first, how many count), vector by vector.
 template <class F>
@@ -56,7 +53,7 @@ float MakeLogits(const ScoreRow& row) {
   const FloatVec minus_infinity = hn::Set(kTag, -kInfinity);
   FloatVec largest = minus_infinity;
   TransformRow(row.scores + begin, row.visible.size(), [&](FloatVec logit, std::size_t i, std::size_t count) HWY_ATTR {
-    if (row.logit_soft_cap > 0) logit = hn::Mul(cap, Tanh(hn::Div(logit, cap)));
+    if (row.logit_soft_cap > 0) logit = hn::Mul(cap, Tanh(kTag, hn::Div(logit, cap)));
     if (row.alibi_slope != 0) {
       const std::int64_t first = begin + static_cast<std::int64_t>(i) - row.position;
       logit = hn::NegMulAdd(slope, hn::Abs(hn::Iota(kTag, static_cast<float>(first))), logit);
@@ -72,14 +69,15 @@ float MakeLogits(const ScoreRow& row) {
   return hn::GetLane(hn::MaxOfLanes(kTag, largest));
 }
 
-// Replaces logits by exp(logit - shift) and returns their sum.
+// Replaces logits by exp(logit - shift) and returns their sum. No logit exceeds shift, unless one is NaN, and so is the sum
+// then.
 float Exponentiate(float* logits, std::size_t size, float shift) {
   const FloatVec shifts = hn::Set(kTag, shift);
   const FloatVec minus_infinity = hn::Set(kTag, -kInfinity);
   const FloatVec hidden = hn::Set(kTag, kHiddenProbability);
   FloatVec sum = hn::Zero(kTag);
   TransformRow(logits, size, [&](FloatVec logit, std::size_t, std::size_t count) HWY_ATTR {
-    const FloatVec exponential = Exp(hn::Sub(logit, shifts));
+    const FloatVec exponential = ExpOfNonPositive(kTag, hn::Sub(logit, shifts));
     const FloatVec probability = hn::IfThenElse(hn::Eq(logit, minus_infinity), hidden, exponential);
     sum = hn::Add(sum, KeepFirst(probability, count, 0));
     return probability;
