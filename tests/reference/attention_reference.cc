@@ -45,16 +45,25 @@ double Bias(const AttentionParams& params, std::int64_t sequence_idx, std::int64
                      query_idx * params.bias_row_stride_elems + key_idx];
 }
 
-// One row's softmax: its log-sum-exp, the sink included. -inf where there is nothing to sum.
-double LogSumExp(const std::vector<VisibleKey>& keys, double sink_logit) {
-  double largest = sink_logit;
+// One row's softmax, the sink included. The sum is relative to the largest logit: beside a huge one, the log-sum-exp in a
+// double would not show it.
+struct Softmax {
+  double largest;  // logit; -inf where there is nothing to sum
+  double sum = 0;  // of exp(logit - largest)
+
+  double LogSumExp() const { return largest == -kInfinity ? -kInfinity : largest + std::log(sum); }
+  double Weight(double logit) const { return std::exp(logit - largest) / sum; }
+};
+
+Softmax SumUp(const std::vector<VisibleKey>& keys, double sink_logit) {
+  Softmax softmax{.largest = sink_logit};
   for (const VisibleKey& key : keys) {
-    if (!(key.logit <= largest)) largest = key.logit;  // a NaN is taken too
+    if (!(key.logit <= softmax.largest)) softmax.largest = key.logit;  // a NaN is taken too
   }
-  if (largest == -kInfinity) return -kInfinity;
-  double sum = std::exp(sink_logit - largest);
-  for (const VisibleKey& key : keys) sum += std::exp(key.logit - largest);
-  return largest + std::log(sum);
+  if (softmax.largest == -kInfinity) return softmax;
+  softmax.sum = std::exp(sink_logit - softmax.largest);
+  for (const VisibleKey& key : keys) softmax.sum += std::exp(key.logit - softmax.largest);
+  return softmax;
 }
 
 }  // namespace
@@ -140,14 +149,14 @@ AttentionResult Attend(const AttentionParams& params) {
       const std::int64_t kv_head = h / (shape.query_heads / shape.kv_heads);
       for (std::int64_t i = 0; i < sequence.query_tokens; ++i) {
         const std::vector<VisibleKey> keys = VisibleKeys(params, s, h, i);
-        const double lse = LogSumExp(keys, params.sink_logits != nullptr ? params.sink_logits[h] : -kInfinity);
+        const Softmax softmax = SumUp(keys, params.sink_logits != nullptr ? params.sink_logits[h] : -kInfinity);
         if (params.log_sum_exp != nullptr) {
-          result.log_sum_exp[sequence.lse_begin + h * params.lse_head_stride_elems + i] = lse;
+          result.log_sum_exp[sequence.lse_begin + h * params.lse_head_stride_elems + i] = softmax.LogSumExp();
         }
         double* row = result.output.data() + ((sequence.query_begin + i) * shape.query_heads + h) * shape.value_head_dim;
         std::fill_n(row, shape.value_head_dim, 0.0);
         for (const VisibleKey& key : keys) {
-          const double weight = std::exp(key.logit - lse);
+          const double weight = softmax.Weight(key.logit);
           const std::int64_t value_row = ((sequence.key_begin + key.key_idx) * shape.kv_heads + kv_head) * shape.value_head_dim;
           for (std::int64_t d = 0; d < shape.value_head_dim; ++d) {
             row[d] += weight * Load(shape.data_type, params.value, value_row + d);

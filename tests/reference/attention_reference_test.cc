@@ -106,6 +106,13 @@ TEST_F(HandWorkedTest, SoftCapBoundsTheLogit) {
   EXPECT_NEAR(Attend().log_sum_exp[0], std::log(sum), kTolerance);
 }
 
+TEST_F(HandWorkedTest, WeightsSurviveBesideAHugeLogSumExp) {
+  query_[0] = 1e30f;
+  key_ = {1, 1, 1};
+  EXPECT_THAT(Attend().output, ElementsAre(1.0 / 3, 1.0 / 3, 1.0 / 3));
+  EXPECT_EQ(Attend().log_sum_exp[0], 1e30f);
+}
+
 TEST_F(HandWorkedTest, AlibiCountsFromTheQuerysPosition) {
   const float slope = std::log(2.0f);
   params_.alibi_slopes = &slope;

@@ -62,7 +62,7 @@ class RowBound {
   // False if the row sees nothing: its answer is exact.
   bool SeesAnything() const { return largest_ != -kInfinity; }
 
-  double LogSumExp() const { return sum_error_ + 4 * kFloat32Roundoff * (std::abs(largest_) + std::abs(lse_) + 1); }
+  double LogSumExp() const { return sum_error_ + 4 * kFloat32Roundoff * (2 * std::abs(largest_) + std::log(sum_) + 1); }
 
   // What rounding costs at the least, for each element of the row's output, [Dv]: the output itself, and each exponential of a
   // logit that is rounded on the way.
@@ -73,10 +73,13 @@ class RowBound {
       error[d] = UnitRoundoff(shape.output_data_type) * std::abs(want[d]) + UnderflowError(shape.output_data_type);
     }
     for (const VisibleKey& key : keys_) {
-      const double weight = std::exp(key.logit - lse_) * kFloat32Roundoff * (4 + 2 * std::abs(key.logit));
+      const double weight = Weight(key.logit) * kFloat32Roundoff * (4 + 2 * std::abs(key.logit));
       for (std::size_t d = 0; d < want.size(); ++d) {
         error[d] += weight * std::abs(Load(shape.data_type, params_.value, KeyRow(key) * shape.value_head_dim + d));
       }
+    }
+    for (std::size_t d = 0; d < want.size(); ++d) {
+      if (!std::isfinite(want[d])) error[d] = 0;
     }
     return error;
   }
@@ -88,7 +91,7 @@ class RowBound {
     std::vector<double> bound(want.size());
     std::vector<double> largest_value(want.size());
     for (std::size_t k = 0; k < keys_.size(); ++k) {
-      const double p = std::exp(keys_[k].logit - lse_);
+      const double p = Weight(keys_[k].logit);
       const double relative = std::expm1(errors_[k] + p_roundoff + sum_error_);
       const double weight = (p == 0 ? 0 : p * relative) + UnderflowError(shape.data_type);
       for (std::size_t d = 0; d < want.size(); ++d) {
@@ -107,20 +110,21 @@ class RowBound {
   }
 
  private:
+  double Weight(double logit) const { return std::exp(logit - largest_) / sum_; }
+
   std::int64_t KeyRow(const VisibleKey& key) const {
     return (sequence_.key_begin + key.key_idx) * params_.shape.kv_heads + head_idx_ / params_.shape.GroupHeads();
   }
 
   void FindExponentErrors() {
     if (!SeesAnything()) return;
-    double sum = std::exp(sink_ - largest_);
-    for (const VisibleKey& key : keys_) sum += std::exp(key.logit - largest_);
-    lse_ = largest_ + std::log(sum);
+    sum_ = std::exp(sink_ - largest_);
+    for (const VisibleKey& key : keys_) sum_ += std::exp(key.logit - largest_);
     const double sum_roundoff = (static_cast<double>(keys_.size()) + 17) * kFloat32Roundoff;
     double excess = 0;  // exp(E) - 1
     const auto error_of = [&](double logit, double logit_error) {
       const double error = logit_error + 4 * kFloat32Roundoff * (std::abs(logit) + std::abs(largest_)) + sum_roundoff;
-      const double p = std::exp(logit - lse_);
+      const double p = Weight(logit);
       if (p > 0) excess += p * std::expm1(error);
       return error;
     };
@@ -162,9 +166,9 @@ class RowBound {
   const std::vector<VisibleKey> keys_;
   const double sink_;
   double largest_ = -kInfinity;  // logit
-  double lse_ = -kInfinity;
-  std::vector<double> errors_;  // e_j of each key
-  double sum_error_ = 0;        // E
+  double sum_ = 0;               // of exp(logit - largest_), sink included
+  std::vector<double> errors_;   // e_j of each key
+  double sum_error_ = 0;         // E
 };
 
 std::vector<double> Widen(DataType type, const void* data, std::size_t elements) {
