@@ -1,0 +1,100 @@
+// How one launch of flash attention is cut into work items, and what memory they need. Pure host code, shared by plan and run.
+//
+//   sequence ─► rows: its Sq * (Hq/Hkv) query rows of one KV head, query by query, the heads of the group side by side
+//            ─► row blocks of at most query_block rows                     each item: (KV head, row block, split)
+//            ─► splits of the key range, where one row block is all there is and the keys are many
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/attention/attention.h"
+#include "kernels/attention/plan.h"
+#include "kernels/attention/visible_range.h"
+
+namespace ridgeline::kernels::attention {
+
+constexpr std::int64_t CeilDivide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+constexpr std::int64_t RoundUp(std::int64_t value, std::int64_t multiple) { return CeilDivide(value, multiple) * multiple; }
+
+inline constexpr std::int64_t kMaxHeadDim = 256;
+// The widest vector of any target; row blocks, query_block and scratch arrays are multiples of it.
+inline constexpr std::int64_t kMaxLanes = 16;
+// Rows up to which keys and values are streamed from where they lie, instead of being copied to tiles: see README.md.
+inline constexpr std::int64_t kMaxStreamedRows = 8;
+// A split has at least this many keys, so that merging stays a small part of the work.
+inline constexpr std::int64_t kMinSplitKeys = 256;
+
+// The cut of one sequence.
+struct SequenceCut {
+  std::int64_t rows = 0;        // Sq * Hq / Hkv, of each KV head
+  std::int64_t row_blocks = 0;  // 0 if there is no query
+  std::int64_t block_rows = 0;  // of each row block but the last
+  std::int64_t key_splits = 1;
+
+  std::int64_t NumItems(std::int64_t kv_heads) const { return kv_heads * row_blocks * key_splits; }
+  // Rows of partial results, over all heads and splits.
+  std::int64_t NumPartialRows(std::int64_t kv_heads) const { return key_splits > 1 ? kv_heads * rows * key_splits : 0; }
+};
+
+SequenceCut CutSequence(const AttentionShape& shape, const Sequence& sequence, std::int64_t query_block,
+                        std::int64_t key_splits);
+
+// One task.
+struct WorkItem {
+  std::int64_t kv_head;
+  std::int64_t row_begin;
+  std::int64_t row_end;
+  std::int64_t split;
+};
+
+// Item `item_idx` of a sequence. The last rows come first: under a causal mask they see the most keys, and the longest task
+// should not start last.
+WorkItem ItemOf(const SequenceCut& cut, std::int64_t kv_heads, std::int64_t item_idx);
+
+// Keys [begin, end) of split `split` of `range`; splits differ by at most kMaxLanes keys and may be empty.
+KeyRange SplitRange(KeyRange range, std::int64_t key_splits, std::int64_t split);
+
+// Where things lie in the workspace, as byte offsets.
+struct WorkspaceLayout {
+  std::int64_t item_table;     // int64[num_sequences + 1]: first item of each sequence
+  std::int64_t partial_table;  // int64[num_sequences + 1]: first partial row of each sequence
+  std::int64_t partials;       // float[partial rows, Dv], then max and sum, float[partial rows] each
+  std::int64_t slots;          // scratch of each slot
+  std::int64_t slot_bytes;
+  std::int64_t total_bytes;  // saturates at INT64_MAX
+};
+
+WorkspaceLayout LayOutWorkspace(const AttentionShape& shape, const Sequence* sequences, const AttentionPlan& plan,
+                                int num_slots);
+
+// Arrays of one slot for row blocks that go by tiles; offsets in floats, each a multiple of kMaxLanes.
+struct TileScratch {
+  // Scores of one panel: three vectors of rows at most. Tiles of keys are read up to 8 keys beyond their end.
+  static constexpr std::int64_t kPanelRows = 3 * kMaxLanes;
+  static constexpr std::int64_t kKeyPadding = 8;
+
+  std::int64_t query;   // [panels][D, panel rows]
+  std::int64_t output;  // [panels][Dv, panel rows]
+  std::int64_t max;     // [query_block]
+  std::int64_t sum;     // [query_block]
+  std::int64_t scores;  // [key_block + kKeyPadding, kPanelRows]
+  std::int64_t key;     // [key_block + kKeyPadding, D]
+  std::int64_t value;   // [key_block, Dv]
+  std::int64_t floats;
+};
+
+TileScratch LayOutTileScratch(const AttentionShape& shape, std::int64_t query_block, std::int64_t key_block);
+
+// Arrays of one slot for the few rows of a streamed block.
+struct StreamScratch {
+  std::int64_t query;   // [kMaxStreamedRows, D rounded up to kMaxLanes], zeros beyond D
+  std::int64_t output;  // [kMaxStreamedRows, Dv]
+  std::int64_t scores;  // [kMaxStreamedRows, key_block]
+  std::int64_t value;   // [key_block, Dv], for keys that some row may not see
+  std::int64_t floats;
+};
+
+StreamScratch LayOutStreamScratch(const AttentionShape& shape, std::int64_t key_block);
+
+}  // namespace ridgeline::kernels::attention
