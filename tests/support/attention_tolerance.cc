@@ -64,21 +64,19 @@ class RowBound {
 
   double LogSumExp() const { return sum_error_ + 4 * kFloat32Roundoff * (2 * std::abs(largest_) + std::log(sum_) + 1); }
 
-  // What rounding costs at the least, for each element of the row's output, [Dv]: the output itself, and each exponential of a
-  // logit that is rounded on the way.
+  // What rounding costs nearly every implementation, for each element of the row's output, [Dv]: one rounding of the output,
+  // one of each product at the size of its terms, each logit, and each exponential within 2 ulp.
   std::vector<double> UnavoidableOutput(std::span<const double> want) const {
     const AttentionShape& shape = params_.shape;
     std::vector<double> error(want.size());
-    for (std::size_t d = 0; d < want.size(); ++d) {
-      error[d] = UnitRoundoff(shape.output_data_type) * std::abs(want[d]) + UnderflowError(shape.output_data_type);
-    }
-    for (const VisibleKey& key : keys_) {
-      const double weight = Weight(key.logit) * kFloat32Roundoff * (4 + 2 * std::abs(key.logit));
+    for (std::size_t k = 0; k < keys_.size(); ++k) {
+      const double weight = Weight(keys_[k].logit) * unavoidable_errors_[k];
       for (std::size_t d = 0; d < want.size(); ++d) {
-        error[d] += weight * std::abs(Load(shape.data_type, params_.value, KeyRow(key) * shape.value_head_dim + d));
+        error[d] += weight * std::abs(Load(shape.data_type, params_.value, KeyRow(keys_[k]) * shape.value_head_dim + d));
       }
     }
     for (std::size_t d = 0; d < want.size(); ++d) {
+      error[d] += UnitRoundoff(shape.output_data_type) * std::abs(want[d]) + UnderflowError(shape.output_data_type);
       if (!std::isfinite(want[d])) error[d] = 0;
     }
     return error;
@@ -128,28 +126,42 @@ class RowBound {
       if (p > 0) excess += p * std::expm1(error);
       return error;
     };
-    for (const VisibleKey& key : keys_) errors_.push_back(error_of(key.logit, LogitError(key)));
+    for (const VisibleKey& key : keys_) {
+      const Product product = Multiply(key);
+      errors_.push_back(error_of(key.logit, LogitError(key, product, product.num_terms + 2)));
+      unavoidable_errors_.push_back(LogitError(key, product, 1) + 4 * kFloat32Roundoff);
+    }
     if (sink_ != -kInfinity) error_of(sink_, 0);
     sum_error_ = std::log1p(excess);
   }
 
-  double LogitError(const VisibleKey& key) const {
+  // q·k of one key.
+  struct Product {
+    double value = 0;
+    double magnitude = 0;  // sum of the magnitudes of its terms
+    double num_terms = 0;  // that are not zero
+  };
+
+  Product Multiply(const VisibleKey& key) const {
     const AttentionShape& shape = params_.shape;
     const std::int64_t query_row = (sequence_.query_begin + query_idx_) * shape.query_heads + head_idx_;
-    double dot = 0;
-    double magnitude = 0;
-    std::int64_t num_products = 0;
+    Product product;
     for (std::int64_t d = 0; d < shape.head_dim; ++d) {
-      const double product = Load(shape.data_type, params_.query, query_row * shape.head_dim + d) *
-                             Load(shape.data_type, params_.key, KeyRow(key) * shape.head_dim + d);
-      dot += product;
-      magnitude += std::abs(product);
-      if (product != 0) ++num_products;
+      const double term = Load(shape.data_type, params_.query, query_row * shape.head_dim + d) *
+                          Load(shape.data_type, params_.key, KeyRow(key) * shape.head_dim + d);
+      product.value += term;
+      product.magnitude += std::abs(term);
+      if (term != 0) ++product.num_terms;
     }
-    const double scaled = params_.scale * dot;
-    double error = (static_cast<double>(num_products) + 2) * kFloat32Roundoff * std::abs(params_.scale) * magnitude;
-    double capped = scaled;
+    return product;
+  }
+
+  // e_logit, if the scaled product suffers so many roundings at the size of its terms.
+  double LogitError(const VisibleKey& key, const Product& product, double num_roundings) const {
+    double error = num_roundings * kFloat32Roundoff * std::abs(params_.scale) * product.magnitude;
+    double capped = params_.scale * product.value;
     if (const double cap = params_.logit_soft_cap; cap > 0) {
+      const double scaled = capped;
       capped = cap * std::tanh(scaled / cap);
       error = std::max(cap * std::tanh((scaled + error) / cap) - capped, capped - cap * std::tanh((scaled - error) / cap));
     }
@@ -165,10 +177,11 @@ class RowBound {
   const std::int64_t query_idx_;
   const std::vector<VisibleKey> keys_;
   const double sink_;
-  double largest_ = -kInfinity;  // logit
-  double sum_ = 0;               // of exp(logit - largest_), sink included
-  std::vector<double> errors_;   // e_j of each key
-  double sum_error_ = 0;         // E
+  double largest_ = -kInfinity;             // logit
+  double sum_ = 0;                          // of exp(logit - largest_), sink included
+  std::vector<double> errors_;              // e_j of each key
+  std::vector<double> unavoidable_errors_;  // of each key's exponential, see UnavoidableOutput
+  double sum_error_ = 0;                    // E
 };
 
 std::vector<double> Widen(DataType type, const void* data, std::size_t elements) {
