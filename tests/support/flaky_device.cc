@@ -1,0 +1,148 @@
+#include "tests/support/flaky_device.h"
+
+#include <utility>
+
+#include "server/base/status_macros.h"
+
+namespace ridgeline::support {
+namespace {
+
+using device::Buffer;
+using device::CancelToken;
+using device::Event;
+using device::HostBuffer;
+using device::HostSlice;
+using device::Lane;
+using kernels::DataType;
+using kernels::attention::AttentionParams;
+using kernels::attention::AttentionPlan;
+
+class FlakyLane final : public Lane {
+ public:
+  FlakyLane(Lane& lane, FaultPlan& faults, Gate& completions) : lane_(lane), faults_(faults), completions_(completions) {}
+
+  absl::StatusOr<Buffer> Allocate(std::int64_t size_bytes) override {
+    RIDGELINE_RETURN_IF_ERROR(faults_.CountCall());
+    return lane_.Allocate(size_bytes);
+  }
+
+  absl::StatusOr<Buffer> Upload(absl::Span<const HostSlice> slices, std::shared_ptr<const void> owner) override {
+    RIDGELINE_RETURN_IF_ERROR(faults_.CountCall());
+    return lane_.Upload(slices, std::move(owner));
+  }
+
+  absl::StatusOr<Buffer> UploadRandom(DataType type, std::int64_t elements, std::uint64_t seed, float mean,
+                                      float standard_deviation) override {
+    RIDGELINE_RETURN_IF_ERROR(faults_.CountCall());
+    return lane_.UploadRandom(type, elements, seed, mean, standard_deviation);
+  }
+
+  absl::Status Attend(const AttentionPlan& plan, const AttentionParams& params, CancelToken cancel) override {
+    RIDGELINE_RETURN_IF_ERROR(faults_.CountCall());
+    return lane_.Attend(plan, params, std::move(cancel));
+  }
+
+  absl::StatusOr<std::shared_ptr<const HostBuffer>> Download(Buffer buffer) override {
+    RIDGELINE_RETURN_IF_ERROR(faults_.CountCall());
+    return lane_.Download(std::move(buffer));
+  }
+
+  absl::Status Copy(Buffer& destination, const Buffer& source, std::int64_t size_bytes) override {
+    RIDGELINE_RETURN_IF_ERROR(faults_.CountCall());
+    return lane_.Copy(destination, source, size_bytes);
+  }
+
+  absl::Status Gemm(DataType type, std::int64_t m, std::int64_t n, std::int64_t k, const Buffer& a, const Buffer& b,
+                    Buffer& c) override {
+    RIDGELINE_RETURN_IF_ERROR(faults_.CountCall());
+    return lane_.Gemm(type, m, n, k, a, b, c);
+  }
+
+  absl::StatusOr<std::unique_ptr<Event>> Record() override {
+    RIDGELINE_RETURN_IF_ERROR(faults_.CountCall());
+    return lane_.Record();
+  }
+
+  void OnComplete(absl::AnyInvocable<void(absl::Status)> done) override {
+    lane_.OnComplete([&gate = completions_, fault = faults_.CountCall(), done = std::move(done)](absl::Status status) mutable {
+      gate.Pass();
+      status.Update(fault);
+      done(std::move(status));
+    });
+  }
+
+ private:
+  Lane& lane_;
+  FaultPlan& faults_;
+  Gate& completions_;
+};
+
+}  // namespace
+
+void FaultPlan::FailCall(std::int64_t n, absl::Status status) {
+  base::MutexLock lock(&mutex_);
+  failing_call_ = num_calls_ + n;
+  failure_ = std::move(status);
+}
+
+void FaultPlan::FailAll(absl::Status status) {
+  base::MutexLock lock(&mutex_);
+  failure_of_all_ = std::move(status);
+}
+
+absl::Status FaultPlan::CountCall() {
+  base::MutexLock lock(&mutex_);
+  const bool fails = num_calls_++ == failing_call_;
+  return fails ? failure_ : failure_of_all_;
+}
+
+std::int64_t FaultPlan::num_calls() const {
+  base::MutexLock lock(&mutex_);
+  return num_calls_;
+}
+
+absl::Status FaultPlan::failure_of_all() const {
+  base::MutexLock lock(&mutex_);
+  return failure_of_all_;
+}
+
+void Gate::Shut() {
+  base::MutexLock lock(&mutex_);
+  shut_ = true;
+}
+
+void Gate::Open() {
+  base::MutexLock lock(&mutex_);
+  shut_ = false;
+  changed_.SignalAll();
+}
+
+void Gate::Pass() {
+  base::MutexLock lock(&mutex_);
+  ++num_held_;
+  changed_.SignalAll();
+  while (shut_) changed_.Wait(&mutex_);
+  --num_held_;
+}
+
+void Gate::AwaitHeld() {
+  base::MutexLock lock(&mutex_);
+  while (num_held_ == 0) changed_.Wait(&mutex_);
+}
+
+FlakyDevice::FlakyDevice(std::unique_ptr<device::Device> device) : gates_(device->num_lanes()), device_(std::move(device)) {
+  for (int i = 0; i < device_->num_lanes(); ++i) {
+    lanes_.push_back(std::make_unique<FlakyLane>(device_->lane(i), faults_, gates_[i]));
+  }
+}
+
+FlakyDevice::~FlakyDevice() {
+  for (Gate& gate : gates_) gate.Open();
+}
+
+absl::Status FlakyDevice::health() const {
+  absl::Status lost = faults_.failure_of_all();
+  return lost.ok() ? device_->health() : lost;
+}
+
+}  // namespace ridgeline::support

@@ -1,0 +1,150 @@
+#include "server/device/lane_worker.h"
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+
+namespace ridgeline::device {
+namespace {
+
+using ::ridgeline::support::StatusIs;
+using ::testing::ElementsAre;
+
+class LaneWorkerTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_OK_AND_ASSIGN(worker_, LaneWorker::Create("lane-test", progress_)); }
+
+  // Queues a completion and waits for its status.
+  absl::Status Complete() {
+    std::promise<absl::Status> status;
+    worker_->QueueCompletion([&status](absl::Status s) { status.set_value(std::move(s)); });
+    return status.get_future().get();
+  }
+
+  LaneProgress progress_;
+  std::unique_ptr<LaneWorker> worker_;
+};
+
+TEST_F(LaneWorkerTest, RunsInOrder) {
+  std::vector<int> order;
+  for (int i = 0; i < 1000; ++i) {
+    worker_->Queue([&order, i] {
+      order.push_back(i);
+      return absl::OkStatus();
+    });
+  }
+  EXPECT_OK(Complete());
+  ASSERT_EQ(order.size(), 1000u);
+  for (int i = 0; i < 1000; ++i) EXPECT_EQ(order[i], i);
+}
+
+TEST_F(LaneWorkerTest, EveryCompletionComesOnceAndInOrder) {
+  std::vector<int> order;
+  for (int i = 0; i < 100; ++i) {
+    worker_->QueueCompletion([&order, i](absl::Status status) {
+      EXPECT_OK(status);
+      order.push_back(i);
+    });
+  }
+  EXPECT_OK(Complete());
+  ASSERT_EQ(order.size(), 100u);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(order[i], i);
+}
+
+TEST_F(LaneWorkerTest, WorkAfterAFailureIsSkippedUntilTheCompletion) {
+  std::vector<int> ran;
+  const auto work = [&ran](int i, absl::Status status) {
+    return [&ran, i, status] {
+      ran.push_back(i);
+      return status;
+    };
+  };
+  worker_->Queue(work(1, absl::OkStatus()));
+  worker_->Queue(work(2, absl::DataLossError("first")));
+  worker_->Queue(work(3, absl::InternalError("second")));
+  worker_->Queue(work(4, absl::OkStatus()));
+  EXPECT_THAT(Complete(), StatusIs(absl::StatusCode::kDataLoss, "first"));
+  EXPECT_THAT(ran, ElementsAre(1, 2));
+  worker_->Queue(work(5, absl::OkStatus()));
+  EXPECT_OK(Complete());
+  EXPECT_THAT(ran, ElementsAre(1, 2, 5));
+}
+
+TEST_F(LaneWorkerTest, WorkIsLetGoOnceItHasRunOrWasSkipped) {
+  const auto kept_alive = std::make_shared<int>(0);
+  worker_->Queue([kept_alive] { return absl::DataLossError("lost"); });
+  worker_->Queue([kept_alive] { return absl::OkStatus(); });
+  EXPECT_THAT(Complete(), StatusIs(absl::StatusCode::kDataLoss));
+  EXPECT_EQ(kept_alive.use_count(), 1);
+}
+
+TEST_F(LaneWorkerTest, ProgressTellsWhatIsQueuedAndDone) {
+  EXPECT_TRUE(progress_.Idle());
+  std::atomic<bool> release{false};
+  worker_->Queue([&release] {
+    while (!release) std::this_thread::yield();
+    return absl::OkStatus();
+  });
+  worker_->Queue([] { return absl::OkStatus(); });
+  EXPECT_EQ(progress_.queued, 2);
+  EXPECT_FALSE(progress_.Idle());
+  EXPECT_TRUE(progress_.HasCompleted(0));
+  EXPECT_FALSE(progress_.HasCompleted(1));
+  release = true;
+  bool idle_at_completion = false;
+  std::promise<void> done;
+  worker_->QueueCompletion([&](absl::Status) {
+    idle_at_completion = progress_.Idle();
+    done.set_value();
+  });
+  done.get_future().wait();
+  EXPECT_TRUE(idle_at_completion);
+  EXPECT_EQ(progress_.completed, 3);
+}
+
+// Nothing wakes a worker that sleeps but the work itself.
+TEST_F(LaneWorkerTest, WorksAfterEveryPause) {
+  for (int pause_us : {0, 1, 10, 20, 30, 100, 1000}) {
+    for (int i = 0; i < 20; ++i) {
+      worker_->Queue([] { return absl::OkStatus(); });
+      std::this_thread::sleep_for(std::chrono::microseconds(pause_us));
+      EXPECT_OK(Complete());
+    }
+  }
+}
+
+TEST_F(LaneWorkerTest, DestructorRunsWhatIsQueued) {
+  int num_run = 0;
+  absl::Status last = absl::UnknownError("not called");
+  for (int i = 0; i < 100; ++i) {
+    worker_->Queue([&num_run] {
+      ++num_run;
+      return absl::OkStatus();
+    });
+  }
+  worker_->QueueCompletion([&last](absl::Status status) { last = std::move(status); });
+  worker_.reset();
+  EXPECT_EQ(num_run, 100);
+  EXPECT_OK(last);
+}
+
+TEST_F(LaneWorkerTest, CompletionsMayQueueMore) {
+  std::promise<absl::Status> inner;
+  worker_->QueueCompletion([this, &inner](absl::Status) {
+    worker_->Queue([] { return absl::DataLossError("queued by a completion"); });
+    worker_->QueueCompletion([&inner](absl::Status status) { inner.set_value(std::move(status)); });
+  });
+  EXPECT_THAT(inner.get_future().get(), StatusIs(absl::StatusCode::kDataLoss));
+}
+
+}  // namespace
+}  // namespace ridgeline::device
