@@ -81,7 +81,7 @@ class Event {
 
 // Callable from one thread at a time. Errors: RESOURCE_EXHAUSTED (reason OUT_OF_MEMORY, saying requested, allocated, reserved,
 // limit) from calls that allocate; UNAVAILABLE (reason DEVICE_FAILED) once the device is lost. After an error nothing of that
-// call is queued, and what was queued before still runs.
+// call is queued, and what was queued before still runs. What is queued starts at the latest at the next OnComplete.
 class Lane {
  public:
   virtual ~Lane() = default;

@@ -1,7 +1,5 @@
 #include "server/device/lane_worker.h"
 
-#include <chrono>
-#include <cstdint>
 #include <utility>
 
 #include "absl/memory/memory.h"
@@ -9,12 +7,6 @@
 #include "server/device/start_thread.h"
 
 namespace ridgeline::device {
-namespace {
-
-constexpr std::chrono::microseconds kSpinTime(20);
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<LaneWorker>> LaneWorker::Create(const std::string& thread_name, LaneProgress& progress) {
   auto worker = absl::WrapUnique(new LaneWorker(progress));
   RIDGELINE_ASSIGN_OR_RETURN(worker->thread_, StartThread(thread_name, [worker = worker.get()] { worker->Loop(); }));
@@ -36,12 +28,16 @@ void LaneWorker::Queue(Work work) { QueueItem({.work = std::move(work), .done = 
 void LaneWorker::QueueCompletion(Completion done) { QueueItem({.work = nullptr, .done = std::move(done)}); }
 
 void LaneWorker::QueueItem(Item item) {
+  // Only the end of a batch wakes: the thread then finds all of it, and often runs on the core that its caller is about to
+  // leave. Woken by the first item it would take an idle core: measured, 39 instead of 14 µs for a small request on an idle
+  // lane.
+  const bool ends_batch = item.done != nullptr;
   bool must_wake;
   {
     base::MutexLock lock(&mutex_);
     queue_.push_back(std::move(item));
     progress_.queued.fetch_add(1, std::memory_order_release);
-    must_wake = std::exchange(sleeping_, false);
+    must_wake = ends_batch && std::exchange(sleeping_, false);
   }
   if (must_wake) queued_or_stop_.Signal();
 }
@@ -57,18 +53,15 @@ void LaneWorker::Run(Item& item) {
   if (item.done != nullptr) {
     // Counted before it runs: a completion touches no device memory, and its caller finds the lane idle.
     progress_.completed.fetch_add(1, std::memory_order_release);
-    batch_is_open_ = false;
     std::exchange(item.done, nullptr)(std::exchange(batch_status_, absl::OkStatus()));
     return;
   }
-  batch_is_open_ = true;
   if (batch_status_.ok()) batch_status_ = item.work();
   item.work = nullptr;  // lets go of what the work kept alive, run or not
   progress_.completed.fetch_add(1, std::memory_order_release);
 }
 
 void LaneWorker::TakeItems(std::vector<Item>& items) {
-  if (batch_is_open_) SpinUntilQueued();
   items.clear();
   base::MutexLock lock(&mutex_);
   while (queue_.empty() && !stopping_) {
@@ -77,12 +70,6 @@ void LaneWorker::TakeItems(std::vector<Item>& items) {
   }
   sleeping_ = false;
   items.swap(queue_);
-}
-
-// The rest of a batch is a few microseconds away; going to sleep and being woken for it would cost more.
-void LaneWorker::SpinUntilQueued() const {
-  const auto give_up = std::chrono::steady_clock::now() + kSpinTime;
-  while (progress_.Idle() && std::chrono::steady_clock::now() < give_up) continue;
 }
 
 }  // namespace ridgeline::device

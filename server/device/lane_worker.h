@@ -29,6 +29,7 @@ class LaneWorker {
   LaneWorker(const LaneWorker&) = delete;
   LaneWorker& operator=(const LaneWorker&) = delete;
 
+  // Starts at the latest when the batch ends.
   void Queue(Work work) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Ends the batch: `done` gets the first error in it.
@@ -46,7 +47,6 @@ class LaneWorker {
   void Run(Item& item);
   // Replaces `items`, which have run, with what was queued since; waits for it. None: the worker is to stop.
   void TakeItems(std::vector<Item>& items) ABSL_LOCKS_EXCLUDED(mutex_);
-  void SpinUntilQueued() const;
 
   LaneProgress& progress_;
   base::Mutex mutex_;
@@ -54,8 +54,7 @@ class LaneWorker {
   std::vector<Item> queue_ ABSL_GUARDED_BY(mutex_);
   bool sleeping_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Status batch_status_;   // of the thread alone, and so is
-  bool batch_is_open_ = false;  // more is to come before the next completion
+  absl::Status batch_status_;  // of the thread alone
   std::thread thread_;
 };
 

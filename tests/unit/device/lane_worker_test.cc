@@ -111,7 +111,7 @@ TEST_F(LaneWorkerTest, ProgressTellsWhatIsQueuedAndDone) {
   EXPECT_EQ(progress_.completed, 3);
 }
 
-// Nothing wakes a worker that sleeps but the work itself.
+// A worker that took a part of a batch sleeps until the rest is there.
 TEST_F(LaneWorkerTest, WorksAfterEveryPause) {
   for (int pause_us : {0, 1, 10, 20, 30, 100, 1000}) {
     for (int i = 0; i < 20; ++i) {
