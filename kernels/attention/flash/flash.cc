@@ -31,7 +31,7 @@ Work MeasureWork(const AttentionShape& shape, const Sequence* sequences, std::in
     if (cut.rows == 0) continue;
     const VisibleRange visible(shape, sequence.query_tokens, sequence.key_tokens);
     const std::int64_t keys = visible.OfQueries(0, sequence.query_tokens).size();
-    work.num_items = SaturatingAdd(work.num_items, SaturatingMultiply({cut.row_blocks, shape.kv_heads}));
+    work.num_items = SaturatingAdd(work.num_items, cut.NumItems(shape.kv_heads));
     work.flops = SaturatingAdd(work.flops,
                                SaturatingMultiply({2, cut.rows, shape.kv_heads, keys, shape.head_dim + shape.value_head_dim}));
     if (cut.row_blocks == 1) work.most_keys = std::max(work.most_keys, keys);

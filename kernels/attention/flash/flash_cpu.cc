@@ -21,39 +21,42 @@ namespace ridgeline::kernels::attention::HWY_NAMESPACE {
 namespace {
 
 template <typename T>
-void AttendTyped(const RowBlock& block, const AttentionPlan& plan, float* scratch, const Executor& executor) {
-  if (block.rows <= kMaxStreamedRows) return StreamAttention<T>(block, plan, scratch).Run(executor);
+void AttendTyped(const RowBlock& block, std::int64_t num_heads, const AttentionPlan& plan, float* scratch,
+                 const Executor& executor) {
+  if (block.rows <= kMaxStreamedRows) return StreamAttention<T>(block, num_heads, scratch).Run(executor);
   TileAttention<T>(block, plan, scratch).Run(executor);
 }
 
 }  // namespace
 
-void Attend(const RowBlock& block, const AttentionPlan& plan, float* scratch, const Executor& executor) {
+// Rows `block` of its KV head and, where streamed, of the num_heads - 1 that follow.
+void Attend(const RowBlock& block, std::int64_t num_heads, const AttentionPlan& plan, float* scratch,
+            const Executor& executor) {
   switch (block.params.shape.data_type) {
     case DataType::kFloat16:
-      return AttendTyped<Float16>(block, plan, scratch, executor);
+      return AttendTyped<Float16>(block, num_heads, plan, scratch, executor);
     case DataType::kBFloat16:
-      return AttendTyped<BFloat16>(block, plan, scratch, executor);
+      return AttendTyped<BFloat16>(block, num_heads, plan, scratch, executor);
     default:
-      return AttendTyped<float>(block, plan, scratch, executor);
+      return AttendTyped<float>(block, num_heads, plan, scratch, executor);
   }
 }
 
 // Combines the partial results of all rows of `block`: O and sum of each split count with exp(its max - the largest max). The
-// block's partial rows are those of split 0, and each further split's follow the one before.
-void Merge(const RowBlock& block, std::int64_t num_splits) {
+// block's partial rows are those of split 0, and those of each further split lie split_rows behind the one before.
+void Merge(const RowBlock& block, std::int64_t num_splits, std::int64_t split_rows) {
   const Lanes d;
   const std::int64_t dims = block.params.shape.value_head_dim;
   const PartialRows& partial = block.partial;
   for (std::int64_t row = 0; row < block.rows; ++row) {
     float max = -kInfinity;
-    for (std::int64_t s = 0; s < num_splits; ++s) max = std::max(max, partial.max[s * block.rows + row]);
+    for (std::int64_t s = 0; s < num_splits; ++s) max = std::max(max, partial.max[s * split_rows + row]);
     const float subtracted = max == -kInfinity ? 0 : max;  // all empty: the merged result is empty too
 
     float sum = 0;
     HWY_ALIGN float output[RoundUp(kMaxHeadDim, kMaxLanes)] = {};
     for (std::int64_t s = 0; s < num_splits; ++s) {
-      const std::int64_t partial_row = s * block.rows + row;
+      const std::int64_t partial_row = s * split_rows + row;
       const float weight = std::exp(partial.max[partial_row] - subtracted);
       sum += weight * partial.sum[partial_row];
       const float* from = partial.output + partial_row * dims;
@@ -103,15 +106,17 @@ class Launch {
     const KeyRange range = block.RangeOfRows(0, block.rows);
     block.keys = SplitRange(range, cut.key_splits, item.split);
     auto* const scratch = reinterpret_cast<float*>(slots_ + slot * layout_.slot_bytes);
-    HWY_DYNAMIC_DISPATCH(Attend)(block, plan_, scratch, executor);
+    HWY_DYNAMIC_DISPATCH(Attend)(block, item.kv_head_end - item.kv_head_begin, plan_, scratch, executor);
   }
 
   // Merges the splits of one sequence, if it has any.
   void MergeSequence(std::int64_t s) const {
     const SequenceCut cut = Cut(s);
     if (cut.key_splits == 1) return;
-    for (std::int64_t kv_head = 0; kv_head < params_.shape.kv_heads; ++kv_head) {
-      HWY_DYNAMIC_DISPATCH(Merge)(Block(s, cut, {kv_head, 0, cut.rows, 0}), cut.key_splits);
+    const std::int64_t kv_heads = params_.shape.kv_heads;
+    const RowBlock first = Block(s, cut, {0, kv_heads, 0, cut.rows, 0});
+    for (std::int64_t kv_head = 0; kv_head < kv_heads; ++kv_head) {
+      HWY_DYNAMIC_DISPATCH(Merge)(first.ForKvHead(kv_head), cut.key_splits, kv_heads * cut.rows);
     }
   }
 
@@ -141,17 +146,16 @@ class Launch {
                       .sequence = sequence,
                       .sequence_idx = s,
                       .visible = VisibleRange(params_.shape, sequence.query_tokens, sequence.key_tokens),
-                      .kv_head = item.kv_head,
+                      .kv_head = item.kv_head_begin,
                       .row_begin = item.row_begin,
                       .rows = item.row_end - item.row_begin,
                       .keys = {0, sequence.key_tokens},
                       .has_sink = params_.sink_logits != nullptr && item.split == 0,
                       .partial = {}};
     if (cut.key_splits > 1) {
-      const std::int64_t row = first_partial_[s] + (item.kv_head * cut.key_splits + item.split) * cut.rows;
-      float* const max = partials_ + num_partial_rows() * params_.shape.value_head_dim;
-      block.partial = {
-          .output = partials_ + row * params_.shape.value_head_dim, .max = max + row, .sum = max + num_partial_rows() + row};
+      const std::int64_t rows = num_partial_rows(), dims = params_.shape.value_head_dim;
+      const PartialRows all = {.output = partials_, .max = partials_ + rows * dims, .sum = partials_ + rows * dims + rows};
+      block.partial = all.Skip(first_partial_[s] + (item.split * params_.shape.kv_heads + item.kv_head_begin) * cut.rows, dims);
     }
     return block;
   }

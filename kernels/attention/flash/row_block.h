@@ -19,6 +19,10 @@ struct PartialRows {
   float* output = nullptr;  // [rows, Dv]; null: the item writes final results
   float* max = nullptr;     // [rows]
   float* sum = nullptr;     // [rows]
+
+  PartialRows Skip(std::int64_t rows, std::int64_t value_head_dim) const {
+    return {output + rows * value_head_dim, max + rows, sum + rows};
+  }
 };
 
 struct RowBlock {
@@ -36,6 +40,14 @@ struct RowBlock {
   std::int64_t Query(std::int64_t row) const { return (row_begin + row) / params.shape.GroupHeads(); }
   std::int64_t Head(std::int64_t row) const {
     return kv_head * params.shape.GroupHeads() + (row_begin + row) % params.shape.GroupHeads();
+  }
+
+  // The same rows for another KV head of the same item.
+  RowBlock ForKvHead(std::int64_t other) const {
+    RowBlock block = *this;
+    block.kv_head = other;
+    if (partial.output != nullptr) block.partial = partial.Skip((other - kv_head) * rows, params.shape.value_head_dim);
+    return block;
   }
 
   // Keys that some, and that every, row of [begin, end) sees.

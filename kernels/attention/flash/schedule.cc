@@ -36,6 +36,7 @@ SequenceCut CutSequence(const AttentionShape& shape, const Sequence& sequence, s
   const std::int64_t least_blocks = (cut.rows - 1) / query_block + 1;
   cut.block_rows = RoundUp((cut.rows - 1) / least_blocks + 1, kMaxLanes);
   cut.row_blocks = (cut.rows - 1) / cut.block_rows + 1;
+  if (cut.rows <= kMaxStreamedRows) cut.item_heads = StreamedHeads(shape);
   if (cut.row_blocks == 1) {
     const VisibleRange visible(shape, sequence.query_tokens, sequence.key_tokens);
     const std::int64_t keys = visible.OfQueries(0, sequence.query_tokens).size();
@@ -45,11 +46,16 @@ SequenceCut CutSequence(const AttentionShape& shape, const Sequence& sequence, s
 }
 
 WorkItem ItemOf(const SequenceCut& cut, std::int64_t kv_heads, std::int64_t item_idx) {
+  const std::int64_t head_groups = CeilDivide(kv_heads, cut.item_heads);
   const std::int64_t split = item_idx % cut.key_splits;
-  const std::int64_t kv_head = item_idx / cut.key_splits % kv_heads;
-  const std::int64_t block = cut.row_blocks - 1 - item_idx / cut.key_splits / kv_heads;
+  const std::int64_t kv_head = item_idx / cut.key_splits % head_groups * cut.item_heads;
+  const std::int64_t block = cut.row_blocks - 1 - item_idx / cut.key_splits / head_groups;
   const std::int64_t row_begin = block * cut.block_rows;
-  return {kv_head, row_begin, std::min(row_begin + cut.block_rows, cut.rows), split};
+  return {.kv_head_begin = kv_head,
+          .kv_head_end = std::min(kv_head + cut.item_heads, kv_heads),
+          .row_begin = row_begin,
+          .row_end = std::min(row_begin + cut.block_rows, cut.rows),
+          .split = split};
 }
 
 KeyRange SplitRange(KeyRange range, std::int64_t key_splits, std::int64_t split) {
@@ -69,8 +75,8 @@ WorkspaceLayout LayOutWorkspace(const AttentionShape& shape, const Sequence* seq
       Aligned(SaturatingMultiply({SaturatingAdd(shape.num_sequences, 1), std::int64_t{sizeof(std::int64_t)}}));
   const std::int64_t partial_bytes =
       Aligned(SaturatingMultiply({partial_rows, shape.value_head_dim + 2, std::int64_t{sizeof(float)}}));
-  const std::int64_t slot_floats = std::max(LayOutTileScratch(shape, plan.query_block, plan.key_block).floats,
-                                            LayOutStreamScratch(shape, plan.key_block).floats);
+  const std::int64_t slot_floats =
+      std::max(LayOutTileScratch(shape, plan.query_block, plan.key_block).floats, LayOutStreamScratch(shape).floats);
 
   WorkspaceLayout layout;
   layout.item_table = 0;
@@ -96,13 +102,22 @@ TileScratch LayOutTileScratch(const AttentionShape& shape, std::int64_t query_bl
   return scratch;
 }
 
-StreamScratch LayOutStreamScratch(const AttentionShape& shape, std::int64_t key_block) {
+std::int64_t StreamedHeads(const AttentionShape& shape) {
+  const std::int64_t head_bytes = shape.head_dim * ElementBytes(shape.data_type);
+  return std::min({CeilDivide(kStreamedPieceBytes, head_bytes), kMaxStreamedHeads, shape.kv_heads});
+}
+
+StreamScratch LayOutStreamScratch(const AttentionShape& shape) {
+  const std::int64_t heads = StreamedHeads(shape);
+  const std::int64_t rows = heads * kMaxStreamedRows;
   Arrays arrays;
   StreamScratch scratch;
-  scratch.query = arrays.Take(kMaxStreamedRows * RoundUp(shape.head_dim, kMaxLanes));
-  scratch.output = arrays.Take(kMaxStreamedRows * shape.value_head_dim);
-  scratch.scores = arrays.Take(kMaxStreamedRows * key_block);
-  scratch.value = arrays.Take(key_block * shape.value_head_dim);
+  scratch.query = arrays.Take(rows * RoundUp(shape.head_dim, kMaxLanes));
+  scratch.output = arrays.Take(rows * shape.value_head_dim);
+  scratch.max = arrays.Take(rows);
+  scratch.sum = arrays.Take(rows);
+  scratch.scores = arrays.Take(rows * kStreamedKeys);
+  scratch.value = arrays.Take(kStreamedKeys * heads * shape.value_head_dim);
   scratch.floats = arrays.end();
   return scratch;
 }

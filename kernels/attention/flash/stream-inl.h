@@ -1,8 +1,13 @@
 // Flash attention of a few rows over many keys (decode), for code compiled once per SIMD target (hence no ordinary include
 // guard).
 //
-// Bound by memory: each key and value is read once, in its own type, straight into registers, for all rows of the block;
-// nothing is packed. Lanes are head dims in both products and keys in the softmax.
+// Bound by memory: each key and value is read once, in its own type, straight into registers, for all rows that attend to it;
+// nothing is packed. The heads of an item lie side by side, so it walks its keys token by token, all heads of a token in turn:
+//
+//   key [tokens, heads, D]   ──► scores [heads, rows, keys]   ──softmax──► probabilities
+//   value [tokens, heads, Dv] ──────────────────────────────────────────► output [heads, rows, Dv], in the L1 cache
+//
+// Lanes are head dims in both products, and keys in the softmax.
 #if defined(RIDGELINE_KERNELS_ATTENTION_FLASH_STREAM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef RIDGELINE_KERNELS_ATTENTION_FLASH_STREAM_INL_H_
 #undef RIDGELINE_KERNELS_ATTENTION_FLASH_STREAM_INL_H_
@@ -14,6 +19,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/attention/flash/lanes-inl.h"
 #include "kernels/attention/flash/row_block.h"
@@ -24,13 +30,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace ridgeline::kernels::attention::HWY_NAMESPACE {
 
-inline constexpr std::int64_t kDotKeys = 4;  // keys whose dot products are summed across lanes together
+inline constexpr std::int64_t kTokens = 4;  // keys, and values, that are read side by side
 
-// Lane k of the result: the sum of all lanes of v[k], in a vector of kDotKeys lanes stored at `to`.
+// Lane k of the result: the sum of all lanes of v[k], in a vector of kTokens lanes stored at `to`.
 HWY_INLINE void StoreSums(const Vector* v, float* to) {
   const Lanes d;
 #if HWY_TARGET == HWY_SCALAR
-  for (std::int64_t k = 0; k < kDotKeys; ++k) hn::StoreU(v[k], d, to + k);
+  for (std::int64_t k = 0; k < kTokens; ++k) hn::StoreU(v[k], d, to + k);
 #else
   const hn::Repartition<std::uint64_t, Lanes> pairs;
   const auto sum_01 = hn::BitCast(pairs, hn::Add(hn::InterleaveLower(d, v[0], v[1]), hn::InterleaveUpper(d, v[0], v[1])));
@@ -51,139 +57,220 @@ HWY_INLINE void StoreSums(const Vector* v, float* to) {
 #endif
 }
 
+// Runs ahead of the reading of [tokens, heads, dim] by a fixed distance and asks for memory in small steps: many requests at
+// once would wait for each other, and the reading for all of them. The processor's own prefetcher follows several tokens badly
+// that are read side by side.
+class PrefetchCursor {
+ public:
+  // Pieces of piece_bytes, one each stride_bytes from `first` on.
+  PrefetchCursor(const void* first, std::int64_t stride_bytes, std::int64_t piece_bytes, std::int64_t num_pieces)
+      : stride_bytes_(stride_bytes), piece_bytes_(piece_bytes), num_pieces_(num_pieces) {
+    const std::int64_t skipped = std::min(CeilDivide(kDistanceBytes, piece_bytes), num_pieces);
+    piece_ = static_cast<const char*>(first) + skipped * stride_bytes;
+    num_pieces_ -= skipped;
+  }
+
+  HWY_INLINE void Advance(std::int64_t bytes) {
+    for (; bytes > 0 && num_pieces_ > 0; bytes -= kLineBytes) {
+      hwy::Prefetch(piece_ + offset_bytes_);
+      offset_bytes_ += kLineBytes;
+      if (offset_bytes_ < piece_bytes_) continue;
+      offset_bytes_ = 0;
+      piece_ += stride_bytes_;
+      --num_pieces_;
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kDistanceBytes = 16 << 10;
+  static constexpr std::int64_t kLineBytes = 64;
+
+  const std::int64_t stride_bytes_;
+  const std::int64_t piece_bytes_;
+  std::int64_t num_pieces_;  // left
+  const char* piece_;
+  std::int64_t offset_bytes_ = 0;  // in the piece
+};
+
 template <typename T>
 class StreamAttention {
  public:
-  StreamAttention(const RowBlock& block, const AttentionPlan& plan, float* scratch)
+  // The rows of `block`, and the same rows of the next num_heads - 1 KV heads.
+  StreamAttention(const RowBlock& block, std::int64_t num_heads, float* scratch)
       : block_(block),
-        shape_(block.params.shape),
-        key_block_(plan.key_block),
+        shape_(block_.params.shape),
+        num_heads_(num_heads),
         query_stride_(RoundUp(shape_.head_dim, kMaxLanes)),
         key_stride_(shape_.kv_heads * shape_.head_dim),
-        value_stride_(shape_.kv_heads * shape_.value_head_dim) {
-    const StreamScratch layout = LayOutStreamScratch(shape_, plan.key_block);
+        value_stride_(shape_.kv_heads * shape_.value_head_dim),
+        key_share_bytes_(CeilDivide(shape_.head_dim * std::int64_t{sizeof(T)}, block.rows)),
+        value_share_bytes_(CeilDivide(shape_.value_head_dim * std::int64_t{sizeof(T)}, block.rows)) {
+    const StreamScratch layout = LayOutStreamScratch(shape_);
     query_ = scratch + layout.query;
     output_ = scratch + layout.output;
+    max_ = scratch + layout.max;
+    sum_ = scratch + layout.sum;
     scores_ = scratch + layout.scores;
     value_ = scratch + layout.value;
   }
 
   void Run(const Executor& executor) {
-    for (std::int64_t row = 0; row < block_.rows; ++row) Begin(row);
+    ForEachRow([&](const RowBlock& head, std::int64_t row, std::int64_t slot) { Begin(head, row, slot); });
     const KeyRange keys = block_.RangeOfRows(0, block_.rows);
-    for (std::int64_t begin = keys.begin; begin < keys.end && !executor.cancelled(); begin += key_block_) {
-      AttendBlock({begin, std::min(begin + key_block_, keys.end)});
+    constexpr std::int64_t kBytes = sizeof(T);
+    PrefetchCursor key_ahead(KeyAt(keys.begin), key_stride_ * kBytes, num_heads_ * shape_.head_dim * kBytes, keys.size());
+    PrefetchCursor value_ahead(ValueAt(keys.begin), value_stride_ * kBytes, num_heads_ * shape_.value_head_dim * kBytes,
+                               keys.size());
+    for (std::int64_t begin = keys.begin; begin < keys.end && !executor.cancelled(); begin += kStreamedKeys) {
+      AttendBlock({begin, std::min(begin + kStreamedKeys, keys.end)}, key_ahead, value_ahead);
     }
-    for (std::int64_t row = 0; row < block_.rows; ++row) Finish(row);
+    ForEachRow([&](const RowBlock& head, std::int64_t row, std::int64_t slot) { Finish(head, row, slot); });
   }
 
  private:
+  // This item's heads of one token.
+  const T* KeyAt(std::int64_t key) const {
+    return static_cast<const T*>(block_.params.key) + block_.KeyToken(key) * shape_.head_dim;
+  }
+  const T* ValueAt(std::int64_t key) const {
+    return static_cast<const T*>(block_.params.value) + block_.KeyToken(key) * shape_.value_head_dim;
+  }
+
+  // Calls function(block of one head, row, its slot in the scratch arrays).
+  template <typename Function>
+  void ForEachRow(const Function& function) {
+    for (std::int64_t h = 0; h < num_heads_; ++h) {
+      const RowBlock head = block_.ForKvHead(block_.kv_head + h);
+      for (std::int64_t row = 0; row < block_.rows; ++row) function(head, row, h * kMaxStreamedRows + row);
+    }
+  }
+
+  // Calls function(constant number of rows, head, first slot) for groups of 4, 2 and 1 rows of each head: what is read serves a
+  // whole group.
+  template <typename Function>
+  HWY_INLINE void ForRowGroups(const Function& function) {
+    for (std::int64_t h = 0; h < num_heads_; ++h) {
+      std::int64_t slot = h * kMaxStreamedRows;
+      const std::int64_t end = slot + block_.rows;
+      for (; slot + 4 <= end; slot += 4) function(std::integral_constant<int, 4>(), h, slot);
+      for (; slot + 2 <= end; slot += 2) function(std::integral_constant<int, 2>(), h, slot);
+      for (; slot < end; ++slot) function(std::integral_constant<int, 1>(), h, slot);
+    }
+  }
+
   // The sink takes part like a key whose value is 0.
-  void Begin(std::int64_t row) {
+  void Begin(const RowBlock& head, std::int64_t row, std::int64_t slot) {
     const Lanes d;
     const std::int64_t dims = shape_.head_dim;
-    const T* from = static_cast<const T*>(block_.params.query) + block_.QueryToken(row) * dims;
-    float* to = query_ + row * query_stride_;
+    const T* from = static_cast<const T*>(block_.params.query) + head.QueryToken(row) * dims;
+    float* to = query_ + slot * query_stride_;
     for (std::int64_t dim = 0; dim < dims; dim += kLanes) {
       hn::StoreU(hn::Mul(LoadColumns(from + dim, dims - dim), hn::Set(d, block_.params.scale)), d, to + dim);
     }
-    std::fill_n(output_ + row * shape_.value_head_dim, shape_.value_head_dim, 0.0f);
-    max_[row] = block_.Sink(row);
-    sum_[row] = max_[row] == -kInfinity ? 0 : 1;
+    std::fill_n(output_ + slot * shape_.value_head_dim, shape_.value_head_dim, 0.0f);
+    max_[slot] = head.Sink(row);
+    sum_[slot] = max_[slot] == -kInfinity ? 0 : 1;
   }
 
-  void AttendBlock(KeyRange keys) {
-    const T* key = static_cast<const T*>(block_.params.key) + block_.KeyToken(keys.begin) * shape_.head_dim;
-    const T* value = static_cast<const T*>(block_.params.value) + block_.KeyToken(keys.begin) * shape_.value_head_dim;
-    ForRowGroups([&](auto rows, std::int64_t row) HWY_ATTR { Scores<rows>(key, keys.size(), row); });
-    for (std::int64_t row = 0; row < block_.rows; ++row) {
-      TransformScores(row, keys);
-      SoftmaxRow(row, keys.size());
+  // At most kStreamedKeys keys.
+  void AttendBlock(KeyRange keys, PrefetchCursor& key_ahead, PrefetchCursor& value_ahead) {
+    const std::int64_t dims = shape_.head_dim;
+    const T* const key = KeyAt(keys.begin);
+    for (std::int64_t j = 0; j < keys.size(); j += kTokens) {
+      ForRowGroups([&](auto rows, std::int64_t h, std::int64_t slot) HWY_ATTR {
+        key_ahead.Advance(kTokens * rows * key_share_bytes_);
+        Scores<rows>(key + j * key_stride_ + h * dims, std::min(kTokens, keys.size() - j), slot, j);
+      });
     }
+    ForEachRow([&](const RowBlock& head, std::int64_t row, std::int64_t slot) {
+      TransformScores(head, row, slot, keys);
+      Softmax(slot, keys.size());
+    });
 
     const KeyRange every = block_.RangeOfEveryRow(0, block_.rows);
     const bool none_hidden = block_.params.bias == nullptr && keys.begin >= every.begin && keys.end <= every.end;
-    if (none_hidden) return AddValues(value, value_stride_, keys.size());
-    // A hidden key's value may be NaN: see AddNonFinite.
-    const bool finite = LoadTile(value, value_stride_, keys.size(), shape_.value_head_dim, value_);
-    if (!finite) ZeroNonFinite(value_, keys.size() * shape_.value_head_dim);
-    AddValues(value_, shape_.value_head_dim, keys.size());
-    if (!finite) {
-      AddNonFinite(block_, 0, block_.rows, keys, value, value_stride_, {scores_, key_block_, 1},
-                   {output_, shape_.value_head_dim, 1});
+    if (none_hidden) {
+      AddValues(ValueAt(keys.begin), value_stride_, keys.size(), &value_ahead);
+    } else {
+      AddValuesWithHiddenKeys(ValueAt(keys.begin), keys);
     }
   }
 
-  // Calls function(constant number of rows, first row) for groups of 4, 2 and 1 rows: what is read serves a whole group.
-  template <typename Function>
-  HWY_INLINE void ForRowGroups(const Function& function) {
-    std::int64_t row = 0;
-    for (; row + 4 <= block_.rows; row += 4) function(std::integral_constant<int, 4>(), row);
-    for (; row + 2 <= block_.rows; row += 2) function(std::integral_constant<int, 2>(), row);
-    for (; row < block_.rows; ++row) function(std::integral_constant<int, 1>(), row);
+  // A hidden key's value may be NaN: see AddNonFinite.
+  void AddValuesWithHiddenKeys(const T* values, KeyRange keys) {
+    const std::int64_t dims = shape_.value_head_dim, tile_dims = num_heads_ * dims;
+    const bool finite = LoadTile(values, value_stride_, keys.size(), tile_dims, value_);
+    if (!finite) ZeroNonFinite(value_, keys.size() * tile_dims);
+    AddValues(value_, tile_dims, keys.size(), nullptr);
+    if (finite) return;
+    for (std::int64_t h = 0; h < num_heads_; ++h) {
+      const std::int64_t slot = h * kMaxStreamedRows;
+      AddNonFinite(block_.ForKvHead(block_.kv_head + h), 0, block_.rows, keys, values + h * dims, value_stride_,
+                   {scores_ + slot * kStreamedKeys, kStreamedKeys, 1}, {output_ + slot * dims, dims, 1});
+    }
   }
 
-  // Dot products of kRows rows with all keys of the block.
+  // Dot products of kRows rows with kTokens keys, of which num_keys exist; in place of the others the last is read again.
   template <int kRows>
-  HWY_INLINE void Scores(const T* keys, std::int64_t num_keys, std::int64_t row) {
+  HWY_INLINE void Scores(const T* keys, std::int64_t num_keys, std::int64_t slot, std::int64_t j) {
     const Lanes d;
     const std::int64_t dims = shape_.head_dim;
-    for (std::int64_t j = 0; j < num_keys; j += kDotKeys) {
-      const T* key[kDotKeys];  // beyond the last key: the last again, to be masked later
-      for (std::int64_t k = 0; k < kDotKeys; ++k) key[k] = keys + std::min(j + k, num_keys - 1) * key_stride_;
-      Vector sum[kRows][kDotKeys];
-      for (auto& sums : sum) {
-        for (Vector& v : sums) v = hn::Zero(d);
-      }
-      for (std::int64_t dim = 0; dim < dims; dim += kLanes) {
-        Vector k_lanes[kDotKeys];
-        HWY_UNROLL(4)
-        for (std::int64_t k = 0; k < kDotKeys; ++k) k_lanes[k] = LoadColumns(key[k] + dim, dims - dim);
-        HWY_UNROLL(4)
-        for (std::int64_t r = 0; r < kRows; ++r) {
-          const Vector q = hn::LoadU(d, query_ + (row + r) * query_stride_ + dim);
-          HWY_UNROLL(4)
-          for (std::int64_t k = 0; k < kDotKeys; ++k) sum[r][k] = hn::MulAdd(q, k_lanes[k], sum[r][k]);
-        }
-      }
-      for (std::int64_t r = 0; r < kRows; ++r) StoreSums(sum[r], scores_ + (row + r) * key_block_ + j);
+    const T* key[kTokens];
+    for (std::int64_t k = 0; k < kTokens; ++k) key[k] = keys + std::min(k, num_keys - 1) * key_stride_;
+    Vector sum[kRows][kTokens];
+    for (auto& sums : sum) {
+      for (Vector& v : sums) v = hn::Zero(d);
     }
+    const float* const query = query_ + slot * query_stride_;
+    for (std::int64_t dim = 0; dim < dims; dim += kLanes) {
+      Vector k_lanes[kTokens];
+      HWY_UNROLL(4)
+      for (std::int64_t k = 0; k < kTokens; ++k) k_lanes[k] = LoadColumns(key[k] + dim, dims - dim);
+      HWY_UNROLL(4)
+      for (std::int64_t r = 0; r < kRows; ++r) {
+        const Vector q = hn::LoadU(d, query + r * query_stride_ + dim);
+        HWY_UNROLL(4)
+        for (std::int64_t k = 0; k < kTokens; ++k) sum[r][k] = hn::MulAdd(q, k_lanes[k], sum[r][k]);
+      }
+    }
+    for (std::int64_t r = 0; r < kRows; ++r) StoreSums(sum[r], scores_ + (slot + r) * kStreamedKeys + j);
   }
 
   // From scaled products to logits. The row is padded to whole vectors with -inf.
-  void TransformScores(std::int64_t row, KeyRange keys) {
+  void TransformScores(const RowBlock& head, std::int64_t row, std::int64_t slot, KeyRange keys) {
     const Lanes d;
     const AttentionParams& params = block_.params;
-    float* const scores = scores_ + row * key_block_;
-    const std::int64_t padded_keys = RoundUp(keys.size(), kLanes);
-    std::fill(scores + keys.size(), scores + padded_keys, -kInfinity);
+    float* const scores = scores_ + slot * kStreamedKeys;
 
     const LogitTransform transform = {params.logit_soft_cap, params.alibi_slopes != nullptr};
     if (!transform.IsIdentity()) {
-      const Vector slope = hn::Set(d, transform.has_alibi ? params.alibi_slopes[block_.Head(row)] : 0);
-      const Vector position = hn::Set(d, static_cast<float>(block_.visible.Position(block_.Query(row)) - keys.begin));
+      const Vector slope = hn::Set(d, transform.has_alibi ? params.alibi_slopes[head.Head(row)] : 0);
+      const Vector position = hn::Set(d, static_cast<float>(head.visible.Position(head.Query(row)) - keys.begin));
       for (std::int64_t j = 0; j < keys.size(); j += kLanes) {
         const Vector distance = hn::Abs(hn::Sub(position, hn::Iota(d, static_cast<float>(j))));
         hn::StoreU(transform(hn::LoadU(d, scores + j), slope, distance), d, scores + j);
       }
     }
     if (params.bias != nullptr) {
-      const float* bias = block_.Bias(row) + keys.begin;
+      const float* bias = head.Bias(row) + keys.begin;
       for (std::int64_t j = 0; j < keys.size(); j += kLanes) {
         const std::int64_t count = std::min(kLanes, keys.size() - j);
         const Vector added = count == kLanes ? hn::LoadU(d, bias + j) : LoadFloat32N(d, bias + j, count);
         hn::StoreU(AddBiasTo(hn::LoadU(d, scores + j), added), d, scores + j);
       }
     }
-    const KeyRange seen = block_.visible.OfQuery(block_.Query(row));
-    std::fill(scores, scores + (std::clamp(seen.begin, keys.begin, keys.end) - keys.begin), -kInfinity);
-    std::fill(scores + (std::clamp(seen.end, keys.begin, keys.end) - keys.begin), scores + padded_keys, -kInfinity);
+    const KeyRange seen = head.visible.OfQuery(head.Query(row));
+    const std::int64_t first = std::clamp(seen.begin, keys.begin, keys.end) - keys.begin;
+    const std::int64_t last = std::clamp(seen.end, keys.begin, keys.end) - keys.begin;
+    std::fill(scores, scores + first, -kInfinity);
+    std::fill(scores + last, scores + RoundUp(keys.size(), kLanes), -kInfinity);
   }
 
-  void SoftmaxRow(std::int64_t row, std::int64_t num_keys) {
+  // Replaces logits by exp(logit - max), and scales down by as much as max has risen what was summed up before.
+  void Softmax(std::int64_t slot, std::int64_t num_keys) {
     const Lanes d;
-    float* const scores = scores_ + row * key_block_;
-    Vector max = hn::Set(d, max_[row]);
+    float* const scores = scores_ + slot * kStreamedKeys;
+    Vector max = hn::Set(d, max_[slot]);
     for (std::int64_t j = 0; j < num_keys; j += kLanes) max = hn::Max(max, hn::LoadU(d, scores + j));
     max = hn::MaxOfLanes(d, max);
     const Vector subtracted = FiniteMax(max);
@@ -194,85 +281,87 @@ class StreamAttention {
       hn::StoreU(p, d, scores + j);
       sum = hn::Add(sum, p);
     }
-    rescale_[row] = hn::GetLane(ExpOfNonPositive(d, hn::Sub(hn::Set(d, max_[row]), subtracted)));
-    max_[row] = hn::GetLane(max);
-    sum_[row] = sum_[row] * rescale_[row] + hn::GetLane(hn::SumOfLanes(d, sum));
-  }
-
-  // output = output * rescale + P · values, for all rows.
-  template <typename V>
-  HWY_INLINE void AddValues(const V* values, std::int64_t stride, std::int64_t num_keys) {
-    ForRowGroups([&](auto rows, std::int64_t row) HWY_ATTR {
-      // As many columns at a time as keep 16 sums in registers, or 8 where there is one row.
-      constexpr std::int64_t kColumns = rows == 4 ? 4 : 8;
-      std::int64_t dim = 0;
-      for (; dim + kColumns * kLanes <= shape_.value_head_dim; dim += kColumns * kLanes) {
-        AddColumns<rows, kColumns>(values + dim, stride, num_keys, row, dim);
-      }
-      for (; dim + 2 * kLanes <= shape_.value_head_dim; dim += 2 * kLanes) {
-        AddColumns<rows, 2>(values + dim, stride, num_keys, row, dim);
-      }
-      for (; dim < shape_.value_head_dim; dim += kLanes) AddColumns<rows, 1>(values + dim, stride, num_keys, row, dim);
-    });
-  }
-
-  template <int kRows, std::int64_t kColumns, typename V>
-  HWY_INLINE void AddColumns(const V* values, std::int64_t stride, std::int64_t num_keys, std::int64_t row, std::int64_t dim) {
-    const Lanes d;
-    // Only a single column of vectors can be the row's last, and then half full.
-    const std::int64_t columns_left = kColumns > 1 ? kColumns * kLanes : shape_.value_head_dim - dim;
-    Vector sum[kRows][kColumns];
-    for (auto& sums : sum) {
-      for (Vector& v : sums) v = hn::Zero(d);
+    const Vector rescale = ExpOfNonPositive(d, hn::Sub(hn::Set(d, max_[slot]), subtracted));
+    sum_[slot] = sum_[slot] * hn::GetLane(rescale) + hn::GetLane(hn::SumOfLanes(d, sum));
+    if (hn::GetLane(max) == max_[slot]) return;
+    max_[slot] = hn::GetLane(max);
+    const std::int64_t dims = shape_.value_head_dim;
+    float* const output = output_ + slot * dims;
+    for (std::int64_t dim = 0; dim < dims; dim += kLanes) {
+      StoreColumns(hn::Mul(LoadColumns(output + dim, dims - dim), rescale), output + dim, dims - dim);
     }
-    const float* p = scores_ + row * key_block_;
-    for (std::int64_t j = 0; j < num_keys; ++j, values += stride) {
-      Vector v_lanes[kColumns];
-      HWY_UNROLL(8)
-      for (std::int64_t c = 0; c < kColumns; ++c) v_lanes[c] = LoadColumns(values + c * kLanes, columns_left - c * kLanes);
+  }
+
+  // output += P · values, for all rows of all heads; values [tokens, heads, Dv]. `ahead` is null where the values are in a
+  // cache.
+  template <typename V>
+  HWY_INLINE void AddValues(const V* values, std::int64_t stride, std::int64_t num_keys, PrefetchCursor* ahead) {
+    const std::int64_t dims = shape_.value_head_dim;
+    std::int64_t j = 0;
+    for (; j + kTokens <= num_keys; j += kTokens) {
+      ForRowGroups([&](auto rows, std::int64_t h, std::int64_t slot) HWY_ATTR {
+        if (ahead != nullptr) ahead->Advance(kTokens * rows * value_share_bytes_);
+        AddTokens<rows, kTokens>(values + j * stride + h * dims, stride, slot, j);
+      });
+    }
+    for (; j < num_keys; ++j) {
+      ForRowGroups([&](auto rows, std::int64_t h, std::int64_t slot)
+                       HWY_ATTR { AddTokens<rows, 1>(values + j * stride + h * dims, stride, slot, j); });
+    }
+  }
+
+  template <int kRows, std::int64_t kCount, typename V>
+  HWY_INLINE void AddTokens(const V* values, std::int64_t stride, std::int64_t slot, std::int64_t j) {
+    const Lanes d;
+    const std::int64_t dims = shape_.value_head_dim;
+    Vector p[kRows][kCount];
+    for (std::int64_t r = 0; r < kRows; ++r) {
+      for (std::int64_t k = 0; k < kCount; ++k) p[r][k] = hn::Set(d, scores_[(slot + r) * kStreamedKeys + j + k]);
+    }
+    float* const output = output_ + slot * dims;
+    for (std::int64_t dim = 0; dim < dims; dim += kLanes) {
+      const std::int64_t left = dims - dim;
+      Vector v_lanes[kCount];
+      HWY_UNROLL(4)
+      for (std::int64_t k = 0; k < kCount; ++k) v_lanes[k] = LoadColumns(values + k * stride + dim, left);
       HWY_UNROLL(4)
       for (std::int64_t r = 0; r < kRows; ++r) {
-        const Vector probability = hn::Set(d, p[r * key_block_ + j]);
-        HWY_UNROLL(8)
-        for (std::int64_t c = 0; c < kColumns; ++c) sum[r][c] = hn::MulAdd(probability, v_lanes[c], sum[r][c]);
-      }
-    }
-    for (std::int64_t r = 0; r < kRows; ++r) {
-      float* to = output_ + (row + r) * shape_.value_head_dim + dim;
-      const Vector rescale = hn::Set(d, rescale_[row + r]);
-      for (std::int64_t c = 0; c < kColumns; ++c) {
-        const std::int64_t left = columns_left - c * kLanes;
-        StoreColumns(hn::MulAdd(LoadColumns(to + c * kLanes, left), rescale, sum[r][c]), to + c * kLanes, left);
+        float* const to = output + r * dims + dim;
+        Vector sum = LoadColumns(to, left);
+        HWY_UNROLL(4)
+        for (std::int64_t k = 0; k < kCount; ++k) sum = hn::MulAdd(p[r][k], v_lanes[k], sum);
+        StoreColumns(sum, to, left);
       }
     }
   }
 
-  void Finish(std::int64_t row) {
+  void Finish(const RowBlock& head, std::int64_t row, std::int64_t slot) {
     const std::int64_t dims = shape_.value_head_dim;
-    const float* from = output_ + row * dims;
-    if (block_.partial.output != nullptr) {
-      std::copy_n(from, dims, block_.partial.output + row * dims);
-      block_.partial.max[row] = max_[row];
-      block_.partial.sum[row] = sum_[row];
+    const float* from = output_ + slot * dims;
+    if (head.partial.output != nullptr) {
+      std::copy_n(from, dims, head.partial.output + row * dims);
+      head.partial.max[row] = max_[slot];
+      head.partial.sum[row] = sum_[slot];
       return;
     }
-    StoreLogSumExp(block_, row, max_[row], sum_[row]);
-    StoreOutputRow(block_, row, from, InverseSum(sum_[row]));
+    StoreLogSumExp(head, row, max_[slot], sum_[slot]);
+    StoreOutputRow(head, row, from, InverseSum(sum_[slot]));
   }
 
-  const RowBlock& block_;
+  const RowBlock& block_;  // of the first head
   const AttentionShape& shape_;
-  const std::int64_t key_block_;
+  const std::int64_t num_heads_;
   const std::int64_t query_stride_;
   const std::int64_t key_stride_;
   const std::int64_t value_stride_;
+  const std::int64_t key_share_bytes_;  // of one head's key: what to prefetch for each row that attends to it
+  const std::int64_t value_share_bytes_;
   float* query_;
   float* output_;
+  float* max_;
+  float* sum_;
   float* scores_;
   float* value_;
-  float max_[kMaxStreamedRows];
-  float sum_[kMaxStreamedRows];
-  float rescale_[kMaxStreamedRows];  // of the block in progress
 };
 
 }  // namespace ridgeline::kernels::attention::HWY_NAMESPACE
