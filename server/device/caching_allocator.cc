@@ -76,7 +76,6 @@ void CachingAllocator::Free(void* data) {
   stats_.allocated_bytes -= block->size_bytes;
   stats_.requested_bytes -= std::exchange(block->requested_bytes, 0);
   --stats_.allocation_count;
-  block->last_use = lanes_[block->pool->lane].queued.load(std::memory_order_relaxed);
 
   Block* const previous = block->previous;
   if (block->next != nullptr && block->next->requested_bytes == 0) {
@@ -88,6 +87,7 @@ void CachingAllocator::Free(void* data) {
     JoinNext(*previous);
     block = previous;
   }
+  block->last_use = lanes_[block->pool->lane].queued.load(std::memory_order_relaxed);
   InsertFree(*block);
 }
 
@@ -228,7 +228,6 @@ void CachingAllocator::SplitAfter(Block& block, std::int64_t block_bytes) {
 void CachingAllocator::JoinNext(Block& block) {
   Block& next = *block.next;
   block.size_bytes += next.size_bytes;
-  block.last_use = std::max(block.last_use, next.last_use);
   block.next = next.next;
   if (block.next != nullptr) block.next->previous = &block;
   blocks_.erase(next.data);

@@ -124,7 +124,7 @@ void CpuLane::OnComplete(absl::AnyInvocable<void(absl::Status)> done) { worker_-
 void CpuLane::QueueKernel(absl::AnyInvocable<void(kernels::Executor&)> kernel, CancelToken cancel) {
   worker_->Queue([this, kernel = std::move(kernel), cancel = std::move(cancel)]() mutable {
     LaneExecutor executor(pool_, std::move(cancel));
-    if (!executor.cancelled()) kernel(executor);
+    kernel(executor);
     return absl::OkStatus();
   });
 }

@@ -40,7 +40,7 @@ class CpuLane final : public Lane {
   CpuLane(int lane_idx, CachingAllocator& allocator, ThreadPool& pool, std::unique_ptr<LaneWorker> worker)
       : lane_idx_(lane_idx), allocator_(allocator), pool_(pool), worker_(std::move(worker)) {}
 
-  // Queues a kernel; it is skipped once `cancel` is set or work of its batch has failed.
+  // Queues a kernel; once `cancel` is set it starts no further task. Null: it runs to its end.
   void QueueKernel(absl::AnyInvocable<void(kernels::Executor&)> kernel, CancelToken cancel = nullptr);
 
   const int lane_idx_;

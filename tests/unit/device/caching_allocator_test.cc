@@ -255,21 +255,26 @@ TEST_F(CachingAllocatorTest, MemoryThatQueuedWorkMayUseIsNotGivenBack) {
   { const Buffer perhaps_in_use = Allocate(0, 400 * kMiB); }
   EXPECT_THAT(allocator_.Allocate(1, 800 * kMiB), StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_EQ(allocator_.stats().reserved_bytes, 400 * kMiB);
+  EXPECT_EQ(allocator_.stats().retries, 0) << "it did not succeed";
   CompleteWork(0);
   EXPECT_OK(allocator_.Allocate(1, 800 * kMiB));
+  EXPECT_EQ(allocator_.stats().retries, 1);
 }
 
 TEST_F(CachingAllocatorTest, JoinedBlocksRememberTheLatestUse) {
-  { const Buffer segment = Allocate(0, 300 * kMiB); }
-  Buffer front = Allocate(0, 100 * kMiB);
-  Buffer back = Allocate(0, 200 * kMiB);
-  ASSERT_EQ(allocator_.stats().segment_count, 1);
-  back = Buffer();  // nothing queued uses it
-  QueueWork(0);
-  front = Buffer();
-  EXPECT_THAT(allocator_.Allocate(1, 800 * kMiB), StatusIs(absl::StatusCode::kResourceExhausted));
-  CompleteWork(0);
-  EXPECT_OK(allocator_.Allocate(1, 800 * kMiB));
+  for (const bool back_first : {false, true}) {
+    { const Buffer segment = Allocate(0, 300 * kMiB); }  // of which these are the parts:
+    Buffer front = Allocate(0, 100 * kMiB);
+    Buffer back = Allocate(0, 200 * kMiB);
+    if (back_first) std::swap(front, back);
+    front = Buffer();  // nothing queued uses it
+    QueueWork(0);
+    back = Buffer();
+    EXPECT_THAT(allocator_.Allocate(1, 800 * kMiB), StatusIs(absl::StatusCode::kResourceExhausted));
+    CompleteWork(0);
+    EXPECT_OK(allocator_.Allocate(1, 800 * kMiB));
+    EXPECT_EQ(allocator_.EmptyCache(), 800 * kMiB);
+  }
 }
 
 TEST_F(CachingAllocatorTest, TightSegmentWhereTheUsualOneDoesNotFit) {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <iostream>
 #include <memory>
@@ -79,6 +80,7 @@ TEST(ThreadPool, OneTaskRunsOnTheCaller) {
 TEST(ThreadPool, AllThreadsTakePart) {
   constexpr int kThreads = 6;
   const auto pool = MakePool(kThreads);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // so that all helpers sleep
   std::atomic<int> num_arrived{0};
   pool->ParallelFor(
       kThreads,
