@@ -79,15 +79,33 @@ HWY_INLINE bool LoadTile(const T* from, std::int64_t row_stride, std::int64_t ro
   return hn::AllTrue(d, hn::Eq(zero_or_nan, hn::Zero(d)));
 }
 
-// cap * tanh(logit / cap), then ALiBi's penalty.
+// Of the scale, what the query takes, and what is left for each logit. The query takes all of it where that is as good: it is
+// there once, not once a key. A large scale could make it infinite though no logit is, and a tiny one could make it subnormal.
+struct ScaleParts {
+  float query;
+  float logit;
+};
+
+inline ScaleParts SplitScale(float scale) {
+  const float magnitude = std::abs(scale);
+  if (magnitude >= 0x1p-32f && magnitude <= 1) return {.query = scale, .logit = 1};
+  return {.query = 1, .logit = scale};
+}
+
+// The logit's part of the scale, soft cap cap * tanh(logit / cap), then ALiBi's penalty.
 struct LogitTransform {
+  float scale;
   float soft_cap;  // 0 = none
   bool has_alibi;
 
-  bool IsIdentity() const { return soft_cap <= 0 && !has_alibi; }
+  explicit LogitTransform(const AttentionParams& params)
+      : scale(SplitScale(params.scale).logit), soft_cap(params.logit_soft_cap), has_alibi(params.alibi_slopes != nullptr) {}
+
+  bool IsIdentity() const { return scale == 1 && soft_cap <= 0 && !has_alibi; }
 
   HWY_INLINE Vector operator()(Vector logit, Vector slope, Vector distance) const {
     const Lanes d;
+    logit = hn::Mul(logit, hn::Set(d, scale));
     if (soft_cap > 0) {
       const Vector cap = hn::Set(d, soft_cap);
       logit = hn::Mul(cap, Tanh(d, hn::Div(logit, cap)));

@@ -165,7 +165,7 @@ class StreamAttention {
     const T* from = static_cast<const T*>(block_.params.query) + head.QueryToken(row) * dims;
     float* to = query_ + slot * query_stride_;
     for (std::int64_t dim = 0; dim < dims; dim += kLanes) {
-      hn::StoreU(hn::Mul(LoadColumns(from + dim, dims - dim), hn::Set(d, block_.params.scale)), d, to + dim);
+      hn::StoreU(hn::Mul(LoadColumns(from + dim, dims - dim), hn::Set(d, SplitScale(block_.params.scale).query)), d, to + dim);
     }
     std::fill_n(output_ + slot * shape_.value_head_dim, shape_.value_head_dim, 0.0f);
     max_[slot] = head.Sink(row);
@@ -236,13 +236,13 @@ class StreamAttention {
     for (std::int64_t r = 0; r < kRows; ++r) StoreSums(sum[r], scores_ + (slot + r) * kStreamedKeys + j);
   }
 
-  // From scaled products to logits. The row is padded to whole vectors with -inf.
+  // From products to logits. The row is padded to whole vectors with -inf.
   void TransformScores(const RowBlock& head, std::int64_t row, std::int64_t slot, KeyRange keys) {
     const Lanes d;
     const AttentionParams& params = block_.params;
     float* const scores = scores_ + slot * kStreamedKeys;
 
-    const LogitTransform transform = {params.logit_soft_cap, params.alibi_slopes != nullptr};
+    const LogitTransform transform(params);
     if (!transform.IsIdentity()) {
       const Vector slope = hn::Set(d, transform.has_alibi ? params.alibi_slopes[head.Head(row)] : 0);
       const Vector position = hn::Set(d, static_cast<float>(head.visible.Position(head.Query(row)) - keys.begin));

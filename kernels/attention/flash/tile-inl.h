@@ -101,10 +101,9 @@ class TileAttention {
     }
   }
 
-  // Scales the query here, once, rather than each logit.
   void PackQuery(const Panel& panel) {
     const Lanes d;
-    const Vector scale = hn::Set(d, block_.params.scale);
+    const Vector scale = hn::Set(d, SplitScale(block_.params.scale).query);
     const std::int64_t dims = shape_.head_dim;
     for (std::int64_t v = 0; v < panel.vectors; ++v) {
       const T* rows[kLanes];
@@ -160,10 +159,10 @@ class TileAttention {
                                      {panel.output, panel.stride}, rescale);
   }
 
-  // From scaled products to logits: soft cap, ALiBi, bias, and -inf for hidden keys, each only where it has an effect.
+  // From products to logits: scale, soft cap, ALiBi, bias, and -inf for hidden keys, each only where it has an effect.
   void TransformScores(const Panel& panel, KeyRange keys) {
     const AttentionParams& params = block_.params;
-    const LogitTransform transform = {params.logit_soft_cap, params.alibi_slopes != nullptr};
+    const LogitTransform transform(params);
     if (!transform.IsIdentity()) ApplyTransform(panel, keys, transform);
     if (params.bias != nullptr) AddBias(panel, keys);
     const KeyRange every = block_.RangeOfEveryRow(panel.row_begin, panel.row_end);
