@@ -1,6 +1,7 @@
 #include "server/device/cpu_info.h"
 
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -17,9 +18,9 @@ constexpr std::int64_t kGiB = 1 << 30;
 class CpuInfoTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const ::testing::TestInfo& test = *::testing::UnitTest::GetInstance()->current_test_info();
-    root_ = std::filesystem::path(::testing::TempDir()) / (std::string("cpu_info_") + test.name());
-    std::filesystem::remove_all(root_);
+    std::string folder = ::testing::TempDir() + "cpu_info_XXXXXX";
+    ASSERT_NE(mkdtemp(folder.data()), nullptr);
+    root_ = folder;
     Write("proc/meminfo", "MemTotal:       16777216 kB\nMemFree:        1 kB\n");
   }
   void TearDown() override { std::filesystem::remove_all(root_); }
