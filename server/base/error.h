@@ -17,6 +17,7 @@ inline constexpr std::string_view kReasonMalformedMessage = "MALFORMED_MESSAGE";
 inline constexpr std::string_view kReasonUnsupported = "UNSUPPORTED";
 inline constexpr std::string_view kReasonQueueFull = "QUEUE_FULL";
 inline constexpr std::string_view kReasonOutOfMemory = "OUT_OF_MEMORY";
+inline constexpr std::string_view kReasonMessageTooLarge = "MESSAGE_TOO_LARGE";
 inline constexpr std::string_view kReasonDraining = "DRAINING";
 inline constexpr std::string_view kReasonDeadlineExceeded = "DEADLINE_EXCEEDED";
 inline constexpr std::string_view kReasonCancelled = "CANCELLED";

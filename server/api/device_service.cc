@@ -1,0 +1,111 @@
+#include "server/api/device_service.h"
+
+#include <cstdint>
+#include <utility>
+
+#include "absl/time/time.h"
+#include "ridgeline/v1/device.grpc.pb.h"
+#include "server/api/unary.h"
+#include "server/base/version.h"
+
+namespace ridgeline::api {
+namespace {
+
+class DeviceService : public v1::DeviceService::CallbackService {
+ public:
+  DeviceService(RpcContext& shared, engine::Engine& engine, std::string selection_reason)
+      : shared_(shared),
+        engine_(engine),
+        selection_reason_(std::move(selection_reason)),
+        get_device_(shared.metrics(service_full_name(), "GetDevice")),
+        get_memory_stats_(shared.metrics(service_full_name(), "GetMemoryStats")),
+        reset_peak_memory_stats_(shared.metrics(service_full_name(), "ResetPeakMemoryStats")),
+        empty_memory_cache_(shared.metrics(service_full_name(), "EmptyMemoryCache")) {}
+
+  grpc::ServerUnaryReactor* GetDevice(grpc::CallbackServerContext* context, const v1::GetDeviceRequest*,
+                                      v1::Device* response) override {
+    return AnswerNow(shared_, get_device_, context, [&] {
+      FillDevice(*response);
+      return absl::OkStatus();
+    });
+  }
+
+  grpc::ServerUnaryReactor* GetMemoryStats(grpc::CallbackServerContext* context, const v1::GetMemoryStatsRequest*,
+                                           v1::MemoryStats* response) override {
+    return AnswerNow(shared_, get_memory_stats_, context, [&] {
+      FillMemoryStats(*response);
+      return absl::OkStatus();
+    });
+  }
+
+  grpc::ServerUnaryReactor* ResetPeakMemoryStats(grpc::CallbackServerContext* context, const v1::ResetPeakMemoryStatsRequest*,
+                                                 google::protobuf::Empty*) override {
+    return AnswerNow(shared_, reset_peak_memory_stats_, context, [&] {
+      engine_.device().ResetPeakMemoryStats();
+      return absl::OkStatus();
+    });
+  }
+
+  grpc::ServerUnaryReactor* EmptyMemoryCache(grpc::CallbackServerContext* context, const v1::EmptyMemoryCacheRequest*,
+                                             v1::EmptyMemoryCacheResponse* response) override {
+    return AnswerNow(shared_, empty_memory_cache_, context, [&] {
+      response->set_released_bytes(engine_.device().EmptyMemoryCache());
+      return absl::OkStatus();
+    });
+  }
+
+ private:
+  void FillDevice(v1::Device& message) const {
+    const device::DeviceInfo& info = engine_.device().info();
+    message.set_name(info.name);
+    message.set_type(info.type == device::DeviceType::kCpu ? v1::DEVICE_TYPE_CPU : v1::DEVICE_TYPE_CUDA);
+    message.set_selection_reason(selection_reason_);
+    message.set_compute_units(info.compute_units);
+    message.set_instruction_set(info.instruction_set);
+    message.set_lanes(engine_.device().num_lanes());
+    message.set_memory_bytes(info.memory_bytes);
+    message.set_memory_limit_bytes(info.memory_limit_bytes);
+    message.set_l1_cache_bytes(info.l1_cache_bytes);
+    message.set_l2_cache_bytes(info.l2_cache_bytes);
+    message.set_l3_cache_bytes(info.l3_cache_bytes);
+    message.set_instance_id(shared_.instance_id());
+    message.set_server_version(std::string(base::Version()));
+    message.mutable_uptime()->set_seconds(absl::ToInt64Seconds(absl::Now() - start_));
+  }
+
+  void FillMemoryStats(v1::MemoryStats& message) const {
+    const device::MemoryStats stats = engine_.device().memory_stats();
+    message.set_allocated_bytes(stats.allocated_bytes);
+    message.set_reserved_bytes(stats.reserved_bytes);
+    message.set_active_bytes(stats.active_bytes);
+    message.set_requested_bytes(stats.requested_bytes);
+    message.set_peak_allocated_bytes(stats.peak_allocated_bytes);
+    message.set_peak_reserved_bytes(stats.peak_reserved_bytes);
+    message.set_inactive_split_bytes(stats.inactive_split_bytes);
+    message.set_allocation_count(stats.allocation_count);
+    message.set_total_allocation_count(stats.total_allocation_count);
+    message.set_segment_count(stats.segment_count);
+    message.set_retries(stats.retries);
+    message.set_out_of_memory_count(stats.out_of_memory_count);
+    message.set_largest_free_block_bytes(stats.largest_free_block_bytes);
+    message.set_limit_bytes(stats.limit_bytes);
+    message.set_fragmentation(stats.fragmentation);
+  }
+
+  RpcContext& shared_;
+  engine::Engine& engine_;
+  const std::string selection_reason_;
+  const absl::Time start_ = absl::Now();
+  MethodMetrics& get_device_;
+  MethodMetrics& get_memory_stats_;
+  MethodMetrics& reset_peak_memory_stats_;
+  MethodMetrics& empty_memory_cache_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> CreateDeviceService(RpcContext& shared, engine::Engine& engine, std::string selection_reason) {
+  return std::make_unique<DeviceService>(shared, engine, std::move(selection_reason));
+}
+
+}  // namespace ridgeline::api

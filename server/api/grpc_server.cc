@@ -1,0 +1,150 @@
+#include "server/api/grpc_server.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "grpcpp/ext/channelz_service_plugin.h"
+#include "grpcpp/ext/proto_server_reflection_plugin.h"
+#include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/resource_quota.h"
+#include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
+#include "ridgeline/v1/attention.grpc.pb.h"
+#include "ridgeline/v1/benchmark.grpc.pb.h"
+#include "ridgeline/v1/device.grpc.pb.h"
+#include "server/api/attention_service.h"
+#include "server/api/benchmark_service.h"
+#include "server/api/device_service.h"
+#include "server/api/rpc.h"
+#include "server/api/unknown_method.h"
+#include "server/base/status_macros.h"
+
+namespace ridgeline::api {
+namespace {
+
+constexpr absl::string_view kUnixScheme = "unix:";
+
+// Messages that gRPC may hold at a time before it stops reading from its sockets.
+constexpr std::int64_t kMessagesInMemory = 4;
+
+std::string MakeInstanceId() {
+  std::random_device device;
+  return absl::StrFormat("%08x%08x", device(), device());
+}
+
+// gRPC unlinks a socket file that is in the way, whoever serves on it: a live server is an error here, a dead one's file goes.
+absl::Status CheckUnixSocketIsFree(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the path of ", path, " is too long for a unix socket: at most ", sizeof(address.sun_path) - 1, " bytes"));
+  }
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  const int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (probe < 0) return absl::UnavailableError("no socket could be made");
+  const bool in_use = connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  close(probe);
+  if (in_use) return absl::UnavailableError(absl::StrCat("another process serves on unix:", path));
+  return absl::OkStatus();
+}
+
+std::string WithPort(const std::string& address, int port) {
+  if (absl::StartsWith(address, kUnixScheme)) return address;
+  return absl::StrCat(address.substr(0, address.rfind(':') + 1), port);
+}
+
+class GrpcServerImpl : public GrpcServer {
+ public:
+  GrpcServerImpl(engine::Engine& engine, base::MetricsRegistry& registry, const std::string& device_selection_reason)
+      : shared_(registry, MakeInstanceId()), unknown_methods_(shared_) {
+    services_.push_back(CreateAttentionService(shared_, engine));
+    services_.push_back(CreateBenchmarkService(shared_, engine));
+    services_.push_back(CreateDeviceService(shared_, engine, device_selection_reason));
+  }
+
+  ~GrpcServerImpl() override {
+    if (server_ != nullptr) Shutdown(absl::ZeroDuration());
+  }
+
+  absl::Status Start(const GrpcServerOptions& options) {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    if (options.channelz) grpc::channelz::experimental::InitChannelzService();
+    grpc::ServerBuilder builder;
+    SetLimits(options, builder);
+    std::vector<int> ports(options.addresses.size());
+    for (std::size_t i = 0; i < ports.size(); ++i) {
+      absl::string_view path = options.addresses[i];
+      if (absl::ConsumePrefix(&path, kUnixScheme)) RIDGELINE_RETURN_IF_ERROR(CheckUnixSocketIsFree(std::string(path)));
+      builder.AddListeningPort(options.addresses[i], grpc::InsecureServerCredentials(), &ports[i]);
+    }
+    for (const auto& service : services_) builder.RegisterService(service.get());
+    builder.RegisterCallbackGenericService(&unknown_methods_);
+    server_ = builder.BuildAndStart();
+    for (std::size_t i = 0; i < ports.size(); ++i) {
+      if (server_ == nullptr || ports[i] == 0)
+        return absl::UnavailableError(absl::StrCat("cannot listen on ", options.addresses[i]));
+      addresses_.push_back(WithPort(options.addresses[i], ports[i]));
+    }
+    SetServing(false);
+    return absl::OkStatus();
+  }
+
+  const std::vector<std::string>& addresses() const override { return addresses_; }
+
+  void SetServing(bool serving) override {
+    grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
+    health->SetServingStatus(serving);
+    for (const char* name : {v1::AttentionService::service_full_name(), v1::BenchmarkService::service_full_name(),
+                             v1::DeviceService::service_full_name()}) {
+      health->SetServingStatus(name, serving);
+    }
+  }
+
+  void Shutdown(absl::Duration timeout) override {
+    server_->Shutdown(absl::ToChronoTime(absl::Now() + timeout));
+    server_->Wait();
+    server_.reset();
+  }
+
+ private:
+  static void SetLimits(const GrpcServerOptions& options, grpc::ServerBuilder& builder) {
+    builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
+    builder.SetMaxSendMessageSize(std::numeric_limits<int>::max());
+    grpc::ResourceQuota quota("ridgelined");
+    quota.Resize(static_cast<std::size_t>(options.max_message_bytes) * kMessagesInMemory);
+    builder.SetResourceQuota(quota);
+    // Two daemons must not share a port by accident.
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  }
+
+  RpcContext shared_;
+  std::vector<std::unique_ptr<grpc::Service>> services_;
+  UnknownMethodService unknown_methods_;
+  std::unique_ptr<grpc::Server> server_;
+  std::vector<std::string> addresses_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GrpcServer>> StartGrpcServer(const GrpcServerOptions& options, engine::Engine& engine,
+                                                            base::MetricsRegistry& registry) {
+  auto server = std::make_unique<GrpcServerImpl>(engine, registry, options.device_selection_reason);
+  RIDGELINE_RETURN_IF_ERROR(server->Start(options));
+  return server;
+}
+
+}  // namespace ridgeline::api

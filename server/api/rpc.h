@@ -1,0 +1,76 @@
+// What every call has in common, whatever its method: an id, its place in the metrics, metadata, its one status.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "grpcpp/server_context.h"
+#include "server/base/metrics.h"
+#include "server/base/mutex.h"
+#include "server/engine/engine.h"
+
+namespace ridgeline::api {
+
+// The series of one method. Thread-safe.
+class MethodMetrics {
+ public:
+  MethodMetrics(base::MetricsRegistry& registry, std::string method);
+
+  void Count(grpc::StatusCode code, absl::Duration duration);
+
+ private:
+  static constexpr std::size_t kNumCodes = 17;
+
+  base::MetricsRegistry& registry_;
+  const std::string method_;
+  const base::Histogram duration_seconds_;
+  base::Mutex mutex_;
+  // A code's series exists from its first use on.
+  std::array<std::optional<base::Counter>, kNumCodes> requests_total_ ABSL_GUARDED_BY(mutex_);
+};
+
+// What the handlers share. Outlives every call.
+class RpcContext {
+ public:
+  RpcContext(base::MetricsRegistry& registry, std::string instance_id);
+
+  MethodMetrics& metrics(std::string_view service, std::string_view method);
+  const std::string& instance_id() const { return instance_id_; }
+  std::string NextRequestId();
+
+ private:
+  base::MetricsRegistry& registry_;
+  const std::string instance_id_;
+  std::atomic<std::uint64_t> num_requests_{0};
+  base::Mutex mutex_;
+  // Filled while services are made; handlers keep the references.
+  std::map<std::string, std::unique_ptr<MethodMetrics>> methods_ ABSL_GUARDED_BY(mutex_);
+};
+
+// One call, from its arrival to its status.
+class Rpc {
+ public:
+  // Adds the trailing metadata x-ridgeline-instance and x-ridgeline-request.
+  Rpc(RpcContext& shared, MethodMetrics& metrics, grpc::ServerContextBase& context);
+
+  engine::CallContext call_context() const;
+
+  // The status to finish with; counts and times the call, and logs it if the fault is the server's. Call once.
+  grpc::Status Close(const absl::Status& status);
+
+ private:
+  MethodMetrics& metrics_;
+  const grpc::ServerContextBase& context_;
+  const std::string request_id_;
+  const absl::Time arrival_;
+};
+
+}  // namespace ridgeline::api

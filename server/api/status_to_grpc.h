@@ -1,0 +1,13 @@
+// Errors on their way out: the only place that knows both absl::Status and gRPC's.
+#pragma once
+
+#include "absl/status/status.h"
+#include "grpcpp/support/status.h"
+
+namespace ridgeline::api {
+
+// Every error carries google.rpc.ErrorInfo (domain "ridgeline.v1" and a reason of server/base/error.h); one about a field also
+// BadRequest, one that may pass also RetryInfo. Messages are cut at 1 KiB: they travel in headers, whose size peers limit.
+grpc::Status ToGrpc(const absl::Status& status);
+
+}  // namespace ridgeline::api

@@ -1,0 +1,132 @@
+#include "server/flags.h"
+
+#include <cstdlib>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include "absl/flags/flag.h"
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "server/base/status_macros.h"
+
+ABSL_FLAG(std::string, device, "auto",
+          "Device to drive: auto, cpu or cuda:N. auto takes the best that this build and machine have.");
+ABSL_FLAG(
+    std::string, listen, "127.0.0.1:50051",
+    "Addresses to serve gRPC on, separated by commas: host:port or unix:/path. Port 0 picks a free one; the log names it.");
+ABSL_FLAG(std::string, metrics_listen, "127.0.0.1:9464",
+          "host:port for /metrics, /healthz and /readyz; port 0 picks a free one; empty: no such port.");
+ABSL_FLAG(int, lanes, 4, "Requests that run at the same time, each on a lane of its own; 1 to 1024.");
+ABSL_FLAG(int, threads, 0, "Threads that one kernel may use on the CPU device; 0: as many as there are cores.");
+ABSL_FLAG(std::int64_t, memory_limit_bytes, 0,
+          "Most that the allocator may reserve of the device's memory; 0: 80 % of the memory that the process may use.");
+ABSL_FLAG(std::int64_t, max_message_bytes, std::int64_t{1} << 30, "Largest request message, up to 2147483647.");
+ABSL_FLAG(int, max_queued_requests, 1024, "Requests that may wait for a lane; one more is refused with RESOURCE_EXHAUSTED.");
+ABSL_FLAG(std::int64_t, max_queued_bytes, std::int64_t{4} << 30,
+          "Device memory that admitted requests, waiting and running, may need together; one more is refused.");
+ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
+          "After SIGTERM or SIGINT: how long admitted work may take to finish before it is cancelled.");
+ABSL_FLAG(std::string, roofline_cache, "auto",
+          "File that keeps the measured peaks between starts. auto: ridgeline/roofline in $XDG_CACHE_HOME or ~/.cache. Empty: "
+          "measure at each start.");
+ABSL_FLAG(bool, channelz, false, "Serve gRPC's channelz too.");
+
+namespace ridgeline {
+namespace {
+
+absl::Status BadFlag(std::string_view flag, const absl::AlphaNum& value, std::string_view allowed) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", std::string(flag), "=", value, " is not allowed: ", std::string(allowed)));
+}
+
+template <typename T>
+absl::Status CheckRange(std::string_view flag, T value, T least, T most) {
+  if (value >= least && value <= most) return absl::OkStatus();
+  return BadFlag(flag, value, absl::StrCat("it must be from ", least, " to ", most));
+}
+
+bool IsHostAndPort(absl::string_view address) {
+  const std::size_t colon = address.rfind(':');
+  int port = 0;
+  return colon != absl::string_view::npos && colon > 0 && absl::SimpleAtoi(address.substr(colon + 1), &port) && port >= 0 &&
+         port <= 65535;
+}
+
+absl::Status CheckDevice(const std::string& device) {
+  if (device == "auto" || device == "cpu") return absl::OkStatus();
+  if (absl::StartsWith(device, "cuda:")) {
+    return absl::UnimplementedError(absl::StrCat("--device=", device, ": this version has no CUDA device; use cpu or auto"));
+  }
+  return BadFlag("device", device, "it must be auto, cpu or cuda:N");
+}
+
+std::string ReasonOf(const std::string& device) {
+  return device == "cpu" ? "asked for by --device=cpu" : "chosen by --device=auto: this version has no CUDA device";
+}
+
+absl::StatusOr<std::vector<std::string>> ReadAddresses(const std::string& listen) {
+  const std::vector<std::string> addresses = absl::StrSplit(listen, ',', absl::SkipEmpty());
+  if (addresses.empty()) return BadFlag("listen", listen, "it must name at least one host:port or unix:/path");
+  for (const std::string& address : addresses) {
+    const bool is_unix = absl::StartsWith(address, "unix:") && address.size() > 5;
+    if (!is_unix && !IsHostAndPort(address)) return BadFlag("listen", address, "each address must be host:port or unix:/path");
+  }
+  return addresses;
+}
+
+std::string ReadCachePath() {
+  const std::string path = absl::GetFlag(FLAGS_roofline_cache);
+  if (path != "auto") return path;
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0') {
+    return absl::StrCat(cache, "/ridgeline/roofline");
+  }
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') {
+    return absl::StrCat(home, "/.cache/ridgeline/roofline");
+  }
+  return "";
+}
+
+}  // namespace
+
+absl::StatusOr<DaemonConfig> ReadFlags() {
+  constexpr std::int64_t kMaxInt64 = std::numeric_limits<std::int64_t>::max();
+  constexpr int kMaxInt = std::numeric_limits<int>::max();
+  DaemonConfig config;
+  const std::string device = absl::GetFlag(FLAGS_device);
+  RIDGELINE_RETURN_IF_ERROR(CheckDevice(device));
+  config.grpc.device_selection_reason = ReasonOf(device);
+
+  config.cpu.num_lanes = absl::GetFlag(FLAGS_lanes);
+  RIDGELINE_RETURN_IF_ERROR(CheckRange("lanes", config.cpu.num_lanes, 1, 1024));
+  config.cpu.num_threads = absl::GetFlag(FLAGS_threads);
+  RIDGELINE_RETURN_IF_ERROR(CheckRange("threads", config.cpu.num_threads, 0, 4096));
+  config.cpu.memory_limit_bytes = absl::GetFlag(FLAGS_memory_limit_bytes);
+  RIDGELINE_RETURN_IF_ERROR(CheckRange<std::int64_t>("memory_limit_bytes", config.cpu.memory_limit_bytes, 0, kMaxInt64));
+
+  config.engine.max_queued_requests = absl::GetFlag(FLAGS_max_queued_requests);
+  RIDGELINE_RETURN_IF_ERROR(CheckRange("max_queued_requests", config.engine.max_queued_requests, 0, kMaxInt));
+  config.engine.max_queued_bytes = absl::GetFlag(FLAGS_max_queued_bytes);
+  RIDGELINE_RETURN_IF_ERROR(CheckRange<std::int64_t>("max_queued_bytes", config.engine.max_queued_bytes, 1, kMaxInt64));
+
+  RIDGELINE_ASSIGN_OR_RETURN(config.grpc.addresses, ReadAddresses(absl::GetFlag(FLAGS_listen)));
+  config.grpc.max_message_bytes = absl::GetFlag(FLAGS_max_message_bytes);
+  RIDGELINE_RETURN_IF_ERROR(CheckRange<std::int64_t>("max_message_bytes", config.grpc.max_message_bytes, 1, kMaxInt));
+  config.grpc.channelz = absl::GetFlag(FLAGS_channelz);
+
+  config.metrics_address = absl::GetFlag(FLAGS_metrics_listen);
+  if (!config.metrics_address.empty() && !IsHostAndPort(config.metrics_address)) {
+    return BadFlag("metrics_listen", config.metrics_address, "it must be host:port, or empty");
+  }
+  config.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
+  if (config.drain_timeout < absl::ZeroDuration()) {
+    return BadFlag("drain_timeout", absl::FormatDuration(config.drain_timeout), "it must not be negative");
+  }
+  config.roofline_cache = ReadCachePath();
+  return config;
+}
+
+}  // namespace ridgeline

@@ -1,0 +1,152 @@
+// ridgelined: reads flags, builds the rooms' objects, hands each its parts, waits for a signal, drains.
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "server/api/grpc_server.h"
+#include "server/api/metrics_server.h"
+#include "server/base/clock.h"
+#include "server/base/log.h"
+#include "server/base/metrics.h"
+#include "server/base/status_macros.h"
+#include "server/base/version.h"
+#include "server/device/cpu_device.h"
+#include "server/engine/engine.h"
+#include "server/engine/roofline.h"
+#include "server/flags.h"
+
+namespace ridgeline {
+namespace {
+
+using base::Log;
+using base::LogLevel;
+
+// Blocks the signals that end the daemon, in this thread and those that it starts, so that WaitForSignal alone gets them.
+sigset_t BlockSignals() {
+  signal(SIGPIPE, SIG_IGN);
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
+
+int WaitForSignal(const sigset_t& signals) {
+  int signal_number = 0;
+  sigwait(&signals, &signal_number);
+  return signal_number;
+}
+
+// A second signal means: now.
+void ExitOnNextSignal(const sigset_t& signals) {
+  std::thread([signals] {
+    WaitForSignal(signals);
+    Log(LogLevel::kWarning, "ending without draining");
+    _exit(EXIT_FAILURE);
+  }).detach();
+}
+
+// What the daemon consists of, in the order in which it is built; destroyed in reverse.
+struct Daemon {
+  base::MetricsRegistry registry;
+  std::unique_ptr<device::Device> device;
+  std::unique_ptr<engine::Engine> engine;
+  std::unique_ptr<api::MetricsServer> metrics_server;
+  std::unique_ptr<api::GrpcServer> grpc_server;
+};
+
+// A start that fails says which flag to look at.
+absl::Status Annotate(const absl::Status& status, absl::string_view flag) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat("--", flag, ": ", status.message()));
+}
+
+absl::Status Start(const DaemonConfig& config, Daemon& daemon) {
+  RIDGELINE_ASSIGN_OR_RETURN(daemon.device, device::CreateCpuDevice(config.cpu));
+  const device::DeviceInfo& info = daemon.device->info();
+  Log(LogLevel::kInfo, "device",
+      {{"name", info.name},
+       {"instruction_set", info.instruction_set},
+       {"threads", info.compute_units},
+       {"lanes", daemon.device->num_lanes()},
+       {"memory_limit_bytes", info.memory_limit_bytes},
+       {"reason", config.grpc.device_selection_reason}});
+  RIDGELINE_ASSIGN_OR_RETURN(engine::Roofline roofline, engine::LoadOrMeasureRoofline(*daemon.device, config.roofline_cache));
+  daemon.device->ResetPeakMemoryStats();
+  daemon.engine =
+      engine::CreateEngine(config.engine, *daemon.device, std::move(roofline), daemon.registry, base::Clock::Real());
+  auto grpc_server = api::StartGrpcServer(config.grpc, *daemon.engine, daemon.registry);
+  RIDGELINE_RETURN_IF_ERROR(Annotate(grpc_server.status(), "listen"));
+  daemon.grpc_server = *std::move(grpc_server);
+  if (!config.metrics_address.empty()) {
+    auto metrics_server = api::StartMetricsServer(config.metrics_address, daemon.registry, *daemon.engine);
+    RIDGELINE_RETURN_IF_ERROR(Annotate(metrics_server.status(), "metrics_listen"));
+    daemon.metrics_server = *std::move(metrics_server);
+  }
+  return absl::OkStatus();
+}
+
+void Announce(const Daemon& daemon) {
+  for (const std::string& address : daemon.grpc_server->addresses()) {
+    Log(LogLevel::kInfo, "listening", {{"service", "grpc"}, {"address", address}});
+  }
+  if (daemon.metrics_server != nullptr) {
+    Log(LogLevel::kInfo, "listening", {{"service", "metrics"}, {"address", daemon.metrics_server->address()}});
+  }
+}
+
+// NOT_SERVING first, then no new work; what was admitted is answered within the timeout.
+bool Drain(absl::Duration timeout, Daemon& daemon) {
+  const absl::Time deadline = absl::Now() + timeout;
+  daemon.grpc_server->SetServing(false);
+  const bool finished = daemon.engine->Drain(timeout);
+  // Answers are still on their way to their readers; idle streams are closed after a moment.
+  constexpr absl::Duration kFlush = absl::Seconds(5);
+  daemon.grpc_server->Shutdown(std::min(kFlush, std::max(deadline - absl::Now(), absl::Milliseconds(100))));
+  return finished;
+}
+
+int Run() {
+  absl::StatusOr<DaemonConfig> config = ReadFlags();
+  if (!config.ok()) {
+    Log(LogLevel::kError, "cannot start", {{"error", config.status().message()}});
+    return EXIT_FAILURE;
+  }
+  const sigset_t signals = BlockSignals();
+  Log(LogLevel::kInfo, "starting", {{"version", base::Version()}, {"pid", getpid()}});
+  Daemon daemon;
+  if (const absl::Status started = Start(*config, daemon); !started.ok()) {
+    Log(LogLevel::kError, "cannot start", {{"error", started.message()}});
+    return EXIT_FAILURE;
+  }
+  daemon.grpc_server->SetServing(true);
+  Announce(daemon);
+
+  const int signal_number = WaitForSignal(signals);
+  Log(LogLevel::kInfo, "draining", {{"signal", signal_number}, {"timeout", absl::FormatDuration(config->drain_timeout)}});
+  ExitOnNextSignal(signals);
+  const bool finished = Drain(config->drain_timeout, daemon);
+  Log(finished ? LogLevel::kInfo : LogLevel::kWarning, "stopped", {{"all_work_finished", finished ? "true" : "false"}});
+  return finished ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+}  // namespace
+}  // namespace ridgeline
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage(
+      "serves attention over gRPC and measures the device that it runs on.\nUsage: ridgelined [flags]; --help lists them.");
+  absl::ParseCommandLine(argc, argv);
+  return ridgeline::Run();
+}
