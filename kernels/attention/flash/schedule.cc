@@ -36,7 +36,7 @@ SequenceCut CutSequence(const AttentionShape& shape, const Sequence& sequence, s
   const std::int64_t least_blocks = (cut.rows - 1) / query_block + 1;
   cut.block_rows = RoundUp((cut.rows - 1) / least_blocks + 1, kMaxLanes);
   cut.row_blocks = (cut.rows - 1) / cut.block_rows + 1;
-  if (cut.rows <= kMaxStreamedRows) cut.item_heads = StreamedHeads(shape);
+  if (cut.rows <= kMaxStreamedRows) cut.item_heads = StreamedHeads(shape, cut.rows);
   if (cut.row_blocks == 1) {
     const VisibleRange visible(shape, sequence.query_tokens, sequence.key_tokens);
     const std::int64_t keys = visible.OfQueries(0, sequence.query_tokens).size();
@@ -102,14 +102,15 @@ TileScratch LayOutTileScratch(const AttentionShape& shape, std::int64_t query_bl
   return scratch;
 }
 
-std::int64_t StreamedHeads(const AttentionShape& shape) {
+std::int64_t StreamedHeads(const AttentionShape& shape, std::int64_t rows) {
   const std::int64_t head_bytes = shape.head_dim * ElementBytes(shape.data_type);
-  return std::min({CeilDivide(kStreamedPieceBytes, head_bytes), kMaxStreamedHeads, shape.kv_heads});
+  return std::min(
+      {CeilDivide(kStreamedPieceBytes, head_bytes), kMaxStreamedHeads, kMostStreamedItemRows / rows, shape.kv_heads});
 }
 
 StreamScratch LayOutStreamScratch(const AttentionShape& shape) {
-  const std::int64_t heads = StreamedHeads(shape);
-  const std::int64_t rows = heads * kMaxStreamedRows;
+  const std::int64_t heads = StreamedHeads(shape, 1);
+  const std::int64_t rows = kMostStreamedItemRows;
   Arrays arrays;
   StreamScratch scratch;
   scratch.query = arrays.Take(rows * RoundUp(shape.head_dim, kMaxLanes));

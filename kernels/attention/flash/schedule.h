@@ -23,11 +23,13 @@ inline constexpr std::int64_t kMaxHeadDim = 256;
 // The widest vector of any target; row blocks, query_block and scratch arrays are multiples of it.
 inline constexpr std::int64_t kMaxLanes = 16;
 // Rows up to which keys and values are streamed from where they lie, instead of being copied to tiles: see README.md.
-inline constexpr std::int64_t kMaxStreamedRows = 8;
+inline constexpr std::int64_t kMaxStreamedRows = 32;
 // A streamed item takes as many KV heads side by side as make this many bytes of a key, but no more than kMaxStreamedHeads.
 // Measured: reading every eighth 512 bytes comes to half of the rate of reading all, because each piece lies in another page.
 inline constexpr std::int64_t kStreamedPieceBytes = 4096;
 inline constexpr std::int64_t kMaxStreamedHeads = 32;
+// Rows of a streamed item over all its heads, so that their queries and outputs stay in the L1 cache or close to it.
+inline constexpr std::int64_t kMostStreamedItemRows = 64;
 // Keys between two steps of a streamed item's online softmax.
 inline constexpr std::int64_t kStreamedKeys = 64;
 // A split has at least this many keys, so that merging stays a small part of the work.
@@ -96,7 +98,7 @@ struct TileScratch {
 
 TileScratch LayOutTileScratch(const AttentionShape& shape, std::int64_t query_block, std::int64_t key_block);
 
-// Arrays of one slot for a streamed item, whose rows are kMaxStreamedRows for each of its heads.
+// Arrays of one slot for a streamed item, for the rows of all its heads.
 struct StreamScratch {
   std::int64_t query;   // [rows, D rounded up to kMaxLanes], zeros beyond D
   std::int64_t output;  // [rows, Dv]
@@ -107,8 +109,8 @@ struct StreamScratch {
   std::int64_t floats;
 };
 
-// KV heads of a streamed item.
-std::int64_t StreamedHeads(const AttentionShape& shape);
+// KV heads of a streamed item with `rows` rows for each.
+std::int64_t StreamedHeads(const AttentionShape& shape, std::int64_t rows);
 
 StreamScratch LayOutStreamScratch(const AttentionShape& shape);
 

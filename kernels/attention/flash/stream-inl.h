@@ -141,7 +141,7 @@ class StreamAttention {
   void ForEachRow(const Function& function) {
     for (std::int64_t h = 0; h < num_heads_; ++h) {
       const RowBlock head = block_.ForKvHead(block_.kv_head + h);
-      for (std::int64_t row = 0; row < block_.rows; ++row) function(head, row, h * kMaxStreamedRows + row);
+      for (std::int64_t row = 0; row < block_.rows; ++row) function(head, row, h * block_.rows + row);
     }
   }
 
@@ -150,7 +150,7 @@ class StreamAttention {
   template <typename Function>
   HWY_INLINE void ForRowGroups(const Function& function) {
     for (std::int64_t h = 0; h < num_heads_; ++h) {
-      std::int64_t slot = h * kMaxStreamedRows;
+      std::int64_t slot = h * block_.rows;
       const std::int64_t end = slot + block_.rows;
       for (; slot + 4 <= end; slot += 4) function(std::integral_constant<int, 4>(), h, slot);
       for (; slot + 2 <= end; slot += 2) function(std::integral_constant<int, 2>(), h, slot);
@@ -204,7 +204,7 @@ class StreamAttention {
     AddValues(value_, tile_dims, keys.size(), nullptr);
     if (finite) return;
     for (std::int64_t h = 0; h < num_heads_; ++h) {
-      const std::int64_t slot = h * kMaxStreamedRows;
+      const std::int64_t slot = h * block_.rows;
       AddNonFinite(block_.ForKvHead(block_.kv_head + h), 0, block_.rows, keys, values + h * dims, value_stride_,
                    {scores_ + slot * kStreamedKeys, kStreamedKeys, 1}, {output_ + slot * dims, dims, 1});
     }
