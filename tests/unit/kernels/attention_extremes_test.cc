@@ -1,10 +1,6 @@
-// Logits of any size that float32 holds, and arrays of any size that an address holds.
-#include <sys/mman.h>
-
+// Logits of any size that float32 holds.
 #include <cmath>
 #include <cstdint>
-#include <cstring>
-#include <limits>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -117,6 +113,21 @@ TEST_P(AttentionExtremesTest, SoftCapSaturates) {
   ExpectRightAsForSmallLogits(attention_case);
 }
 
+// A large scale times a query leaves float32's range; a large scale times their small product does not.
+TEST_P(AttentionExtremesTest, LargeScaleOfSmallProducts) {
+  const bool is_float16 = type() == DataType::kFloat16;  // whose products are never that small
+  AttentionOptions options;
+  options.scale = is_float16 ? 0x1p40 : 0x1p100;
+  const double query = is_float16 ? 0x1p-20 : 0x1p30;
+  const double key = is_float16 ? 0x1p-20 : 0x1p-125;
+  AttentionCase attention_case(DenseProblem(1, 11, 200, 1, 1, kHeadDim, kHeadDim), options, type(), DeriveSeed("scale"));
+  for (std::int64_t i = 0; i < 11; ++i) SetRow(attention_case.query(), i, query, -query);
+  for (std::int64_t j = 0; j < 200; ++j) {
+    SetRow(attention_case.key(), j, static_cast<double>(j % 5) * key, static_cast<double>(j % 3) * key);
+  }
+  ExpectRightAsForSmallLogits(attention_case);
+}
+
 TEST_P(AttentionExtremesTest, SinkFarAboveAndFarBelowTheLogits) {
   for (const double sink : {1e6, -1e6, 3e38, -3e38}) {
     AttentionOptions options = Unscaled();
@@ -136,81 +147,6 @@ TEST_P(AttentionExtremesTest, AlibiFarAway) {
     with_slope.alibi_slopes().Set(0, slope);
     EXPECT_TRUE(IsRight(algorithm(), with_slope, executor_)) << slope;
   }
-}
-
-// Address space without memory behind it until a page is touched.
-class SparseArray {
- public:
-  explicit SparseArray(std::int64_t size_bytes) : size_bytes_(size_bytes) {
-    data_ = mmap(nullptr, size_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  }
-  ~SparseArray() {
-    if (mapped()) munmap(data_, size_bytes_);
-  }
-  SparseArray(const SparseArray&) = delete;
-  SparseArray& operator=(const SparseArray&) = delete;
-
-  bool mapped() const { return data_ != MAP_FAILED; }
-  std::byte* data() const { return static_cast<std::byte*>(data_); }
-
- private:
-  std::int64_t size_bytes_;
-  void* data_;
-};
-
-// The second of two sequences lies past element 2^32 of every array: the same answer as side by side, byte for byte.
-TEST_P(AttentionExtremesTest, OffsetsPastFourBillionElements) {
-  constexpr std::int64_t kTokens = 70, kHeads = 4, kDim = 64, kTokenElems = kHeads * kDim;
-  constexpr std::int64_t kFarToken = (std::int64_t{1} << 32) / kTokenElems + 5;
-  constexpr std::int64_t kFarRow = (std::int64_t{1} << 32) + 3;  // in log_sum_exp
-  AttentionOptions options;
-  options.bias = support::Bias::kFull;
-  AttentionCase near(DenseProblem(2, kTokens, kTokens, kHeads, kHeads, kDim, kDim), options, type(), DeriveSeed("far"));
-  ASSERT_TRUE(IsRight(algorithm(), near, executor_));
-  const std::vector<std::byte> want_output(near.output().bytes().begin(), near.output().bytes().end());
-  const std::vector<std::byte> want_lse(near.log_sum_exp().bytes().begin(), near.log_sum_exp().bytes().end());
-
-  const std::int64_t token_bytes = kTokenElems * ElementBytes(type());
-  const std::int64_t bias_bytes = kHeads * kTokens * kTokens * static_cast<std::int64_t>(sizeof(float));
-  const std::int64_t lse_bytes = kHeads * kTokens * static_cast<std::int64_t>(sizeof(float));
-  constexpr std::int64_t kFarBias = kFarRow;
-  const SparseArray query((kFarToken + kTokens) * token_bytes), key((kFarToken + kTokens) * token_bytes);
-  const SparseArray value((kFarToken + kTokens) * token_bytes), output((kFarToken + kTokens) * token_bytes);
-  const SparseArray lse(kFarRow * static_cast<std::int64_t>(sizeof(float)) + lse_bytes);
-  const SparseArray bias(kFarBias * static_cast<std::int64_t>(sizeof(float)) + bias_bytes);
-  for (const SparseArray* array : {&query, &key, &value, &output, &lse, &bias}) {
-    if (!array->mapped()) GTEST_SKIP() << "this system hands out no address space beyond its memory";
-  }
-  // Copies one sequence's part of a tensor of `near`.
-  const auto spread = [](const support::TestTensor& from, std::int64_t part_bytes, std::int64_t far_bytes,
-                         const SparseArray& to) {
-    std::memcpy(to.data(), from.bytes().data(), part_bytes);
-    std::memcpy(to.data() + far_bytes, from.bytes().data() + part_bytes, part_bytes);
-  };
-  spread(near.query(), kTokens * token_bytes, kFarToken * token_bytes, query);
-  spread(near.key(), kTokens * token_bytes, kFarToken * token_bytes, key);
-  spread(near.value(), kTokens * token_bytes, kFarToken * token_bytes, value);
-  spread(near.bias(), bias_bytes, kFarBias * static_cast<std::int64_t>(sizeof(float)), bias);
-
-  AttentionParams params = near.params();
-  std::vector<Sequence> sequences = near.sequences();
-  sequences[1].query_begin = sequences[1].key_begin = kFarToken;
-  sequences[1].lse_begin = kFarRow;
-  params.sequences = sequences.data();
-  params.query = query.data();
-  params.key = key.data();
-  params.value = value.data();
-  params.output = output.data();
-  params.log_sum_exp = reinterpret_cast<float*>(lse.data());
-  params.bias = reinterpret_cast<const float*>(bias.data());
-  params.bias_sequence_stride_elems = kFarBias;
-  ASSERT_TRUE(RunKernel(algorithm(), params, executor_));
-
-  const std::int64_t part = kTokens * token_bytes;
-  EXPECT_EQ(std::memcmp(output.data(), want_output.data(), part), 0);
-  EXPECT_EQ(std::memcmp(output.data() + kFarToken * token_bytes, want_output.data() + part, part), 0);
-  EXPECT_EQ(std::memcmp(lse.data(), want_lse.data(), lse_bytes), 0);
-  EXPECT_EQ(std::memcmp(lse.data() + kFarRow * sizeof(float), want_lse.data() + lse_bytes, lse_bytes), 0);
 }
 
 }  // namespace

@@ -26,14 +26,20 @@ class FlashPlanTest : public ::testing::TestWithParam<DataType> {
   // Runs under the planner's plan, changed by `change`.
   template <typename Change>
   void ExpectRight(AttentionCase& attention_case, const Change& change) {
+    const AttentionPlan plan = RunChanged(attention_case, change);
+    EXPECT_TRUE(attention_case.RunWasClean());
+    EXPECT_TRUE(attention_case.AnswerIsRight())
+        << "query_block " << plan.query_block << " key_block " << plan.key_block << " key_splits " << plan.key_splits;
+  }
+
+  template <typename Change>
+  AttentionPlan RunChanged(AttentionCase& attention_case, const Change& change) {
     const AttentionParams params = attention_case.params();
     AttentionPlan plan = Plan(Algorithm::kFlash, params, executor_.num_slots());
     change(plan);
     plan.workspace_bytes = LayOutWorkspace(params.shape, params.sequences, plan, executor_.num_slots()).total_bytes;
-    ASSERT_TRUE(RunKernel(plan, params, executor_));
-    EXPECT_TRUE(attention_case.RunWasClean());
-    EXPECT_TRUE(attention_case.AnswerIsRight())
-        << "query_block " << plan.query_block << " key_block " << plan.key_block << " key_splits " << plan.key_splits;
+    EXPECT_TRUE(RunKernel(plan, params, executor_));
+    return plan;
   }
 
   support::ThreadExecutor executor_{3};
@@ -101,6 +107,20 @@ TEST_P(FlashPlanTest, SplitsOfWhichARowSeesNothing) {
     plan.query_block = 192;
     plan.key_splits = 2;
   });
+}
+
+// Merging starts from no finite stand-in for -inf: here every logit is below any such number.
+TEST_P(FlashPlanTest, SplitsOfTheSmallestLogits) {
+  const double huge = GetParam() == DataType::kFloat16 ? 0x1p15 : 0x1p63;  // float16 itself ends the range earlier
+  AttentionOptions options;
+  options.scale = 1;
+  AttentionCase attention_case(DenseProblem(1, 3, 1200, 1, 1, 8, 8), options, GetParam(), DeriveSeed("smallest"));
+  for (std::int64_t i = 0; i < attention_case.query().elements(); ++i) attention_case.query().Set(i, i % 8 == 0 ? huge : 0);
+  for (std::int64_t i = 0; i < attention_case.key().elements(); ++i) attention_case.key().Set(i, -huge);
+  for (std::int64_t i = 0; i < attention_case.value().elements(); ++i) attention_case.value().Set(i, 0.75);
+  RunChanged(attention_case, [](AttentionPlan& plan) { plan.key_splits = 4; });
+  for (std::int64_t i = 0; i < 3 * 8; ++i) EXPECT_NEAR(attention_case.output().Get(i), 0.75, 1e-4);
+  for (std::int64_t i = 0; i < 3; ++i) EXPECT_NEAR(attention_case.log_sum_exp().Get(i), -huge * huge, huge * huge * 0x1p-22);
 }
 
 }  // namespace
