@@ -3,8 +3,10 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -124,7 +126,7 @@ int Run() {
     return EXIT_FAILURE;
   }
   const sigset_t signals = BlockSignals();
-  Log(LogLevel::kInfo, "starting", {{"version", base::Version()}, {"pid", getpid()}});
+  Log(LogLevel::kInfo, "starting", {{"version", std::string(base::Version())}, {"pid", getpid()}});
   Daemon daemon;
   if (const absl::Status started = Start(*config, daemon); !started.ok()) {
     Log(LogLevel::kError, "cannot start", {{"error", started.message()}});

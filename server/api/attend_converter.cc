@@ -18,6 +18,10 @@ namespace {
 
 using kernels::attention::Algorithm;
 
+// The overloads of data_type.h, beside this file's own.
+using api::FromMessage;
+using api::ToMessage;
+
 // What the conversion of one message needs everywhere: where payloads lie, and who keeps them.
 struct Source {
   const SplitMessage& split;

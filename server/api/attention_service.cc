@@ -58,8 +58,8 @@ class AttentionService : public RawService {
   AttentionService(RpcContext& shared, engine::Engine& engine)
       : shared_(shared),
         engine_(engine),
-        attend_metrics_(shared.metrics(service_full_name(), "Attend")),
-        stream_metrics_(shared.metrics(service_full_name(), "AttendStream")) {}
+        attend_metrics_(shared.metrics(v1::AttentionService::service_full_name(), "Attend")),
+        stream_metrics_(shared.metrics(v1::AttentionService::service_full_name(), "AttendStream")) {}
 
   grpc::ServerUnaryReactor* Attend(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                                    grpc::ByteBuffer* response) override {

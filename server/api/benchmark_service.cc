@@ -28,7 +28,9 @@ void FillRoofline(const engine::Roofline& roofline, v1::Roofline& message) {
 class BenchmarkService : public v1::BenchmarkService::CallbackService {
  public:
   BenchmarkService(RpcContext& shared, engine::Engine& engine)
-      : shared_(shared), engine_(engine), get_roofline_(shared.metrics(service_full_name(), "GetRoofline")) {}
+      : shared_(shared),
+        engine_(engine),
+        get_roofline_(shared.metrics(v1::BenchmarkService::service_full_name(), "GetRoofline")) {}
 
   grpc::ServerUnaryReactor* GetRoofline(grpc::CallbackServerContext* context, const v1::GetRooflineRequest*,
                                         v1::Roofline* response) override {

@@ -17,10 +17,10 @@ class DeviceService : public v1::DeviceService::CallbackService {
       : shared_(shared),
         engine_(engine),
         selection_reason_(std::move(selection_reason)),
-        get_device_(shared.metrics(service_full_name(), "GetDevice")),
-        get_memory_stats_(shared.metrics(service_full_name(), "GetMemoryStats")),
-        reset_peak_memory_stats_(shared.metrics(service_full_name(), "ResetPeakMemoryStats")),
-        empty_memory_cache_(shared.metrics(service_full_name(), "EmptyMemoryCache")) {}
+        get_device_(shared.metrics(v1::DeviceService::service_full_name(), "GetDevice")),
+        get_memory_stats_(shared.metrics(v1::DeviceService::service_full_name(), "GetMemoryStats")),
+        reset_peak_memory_stats_(shared.metrics(v1::DeviceService::service_full_name(), "ResetPeakMemoryStats")),
+        empty_memory_cache_(shared.metrics(v1::DeviceService::service_full_name(), "EmptyMemoryCache")) {}
 
   grpc::ServerUnaryReactor* GetDevice(grpc::CallbackServerContext* context, const v1::GetDeviceRequest*,
                                       v1::Device* response) override {
