@@ -52,6 +52,14 @@ GuardedBuffer& GuardedBuffer::operator=(GuardedBuffer&& other) noexcept {
   return *this;
 }
 
+bool GuardedBuffer::IsWatched() {
+#ifdef RIDGELINE_ADDRESS_SANITIZER
+  return true;
+#else
+  return false;
+#endif
+}
+
 void GuardedBuffer::Poison() { std::ranges::fill(bytes(), kPoison); }
 
 bool GuardedBuffer::guards_whole() const {

@@ -9,7 +9,8 @@
 namespace ridgeline::support {
 
 // Filled and surrounded by bytes that read as NaN in every float type, so a stray read spoils the result that used it and a
-// stray write is found by guards_whole(). Under the address sanitizer either one stops the test where it happens.
+// stray write is found by guards_whole(). Under the address sanitizer either one stops the test where it happens, if it is not
+// within 8 bytes before the data.
 class GuardedBuffer {
  public:
   static constexpr std::byte kPoison{0xff};
@@ -23,6 +24,9 @@ class GuardedBuffer {
   std::byte* data() const { return data_; }
   std::int64_t size_bytes() const { return size_bytes_; }
   std::span<std::byte> bytes() const { return {data_, static_cast<std::size_t>(size_bytes_)}; }
+
+  // Whether the address sanitizer stops whoever touches a guard.
+  static bool IsWatched();
 
   void Poison();
   bool guards_whole() const;
