@@ -61,26 +61,28 @@ constexpr std::int64_t kPanelColumns = kTileVectors * kLanes;
 static_assert(kBlockRows % kTileRows == 0, "a block of A is whole tiles");
 static_assert(kBlockColumns % kPanelColumns == 0, "a block of B is whole panels");
 
+// One vector, or the `count` elements that are left of a row; beyond them zeros. `count` is at least 1.
 template <typename T>
 HWY_INLINE Vector LoadUpTo(const T* from, std::int64_t count) {
   const Lanes d;
-  return count >= kLanes ? LoadFloat32(d, from) : LoadFloat32N(d, from, static_cast<std::size_t>(count));
+  if (kLanes == 1 || count >= kLanes) return LoadFloat32(d, from);
+  return LoadFloat32N(d, from, static_cast<std::size_t>(count));
+}
+
+HWY_INLINE void StoreUpTo(Vector v, float* to, std::int64_t count) {
+  const Lanes d;
+  if (kLanes == 1 || count >= kLanes) return hn::StoreU(v, d, to);
+  StoreFloat32N(v, d, to, static_cast<std::size_t>(count));
 }
 
 // A's rows and steps as float32 [rows rounded up to tiles, steps]; zeros beyond the last row.
 template <typename T>
 void PackA(const T* a, std::int64_t k, Extent rows, Extent steps, float* packed) {
-  const Lanes d;
   for (std::int64_t row = rows.begin; row < rows.end; ++row, packed += steps.size()) {
     const T* from = a + row * k + steps.begin;
     for (std::int64_t s = 0; s < steps.size(); s += kLanes) {
       const std::int64_t left = steps.size() - s;
-      const Vector v = LoadUpTo(from + s, left);
-      if (left >= kLanes) {
-        hn::StoreU(v, d, packed + s);
-      } else {
-        StoreFloat32N(v, d, packed + s, static_cast<std::size_t>(left));
-      }
+      StoreUpTo(LoadUpTo(from + s, left), packed + s, left);
     }
   }
   const std::int64_t missing = (kTileRows - rows.size() % kTileRows) % kTileRows;
