@@ -17,15 +17,17 @@
 #include "server/base/metrics.h"
 #include "server/device/device.h"
 #include "server/engine/attend_request.h"
+#include "server/engine/call.h"
+#include "server/engine/load.h"
 #include "server/engine/roofline.h"
 
 namespace ridgeline::engine {
 
 struct EngineOptions {
   int max_queued_requests = 1024;  // waiting, beyond those on lanes; >= 0
-  std::int64_t max_queued_bytes =
-      std::int64_t{4}
-      << 30;  // device memory (inputs, outputs, workspace) that admitted requests, waiting and running, may need
+  // Device memory (inputs, outputs, workspace) that admitted requests, waiting and running, may need together. A request that
+  // needs more than all of it is admitted while there is no other.
+  std::int64_t max_queued_bytes = std::int64_t{4} << 30;
 };
 
 // Who waits, and until when.
@@ -35,23 +37,6 @@ struct CallContext {
 };
 
 using AttendDone = absl::AnyInvocable<void(absl::StatusOr<AttendResult>)>;
-
-// A call under way. Dropping the handle does not cancel. Thread-safe.
-class Call {
- public:
-  virtual ~Call() = default;
-
-  // The result is not wanted any more: waiting work leaves the queue, running work is cut short where the device can. `done` is
-  // called with CANCELLED, at once if it had not been called yet; memory comes back when the device has let go of it.
-  virtual void Cancel() = 0;
-};
-
-struct Load {
-  int queued_requests = 0;
-  int running_requests = 0;  // = lanes busy
-  std::int64_t admitted_bytes = 0;
-  bool draining = false;
-};
 
 // Thread-safe.
 class Engine {

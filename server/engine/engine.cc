@@ -1,0 +1,106 @@
+#include "server/engine/engine.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/common/saturating.h"
+#include "server/base/error.h"
+#include "server/base/status_macros.h"
+#include "server/base/units.h"
+#include "server/engine/attend.h"
+#include "server/engine/engine_metrics.h"
+#include "server/engine/scheduler.h"
+#include "server/engine/validate_attend.h"
+
+namespace ridgeline::engine {
+namespace {
+
+using kernels::attention::Algorithm;
+using kernels::attention::AttentionPlan;
+
+absl::Status TooLarge(absl::string_view message) {
+  return base::WithReason(absl::ResourceExhaustedError(message), base::kReasonOutOfMemory);
+}
+
+class EngineImpl final : public Engine {
+ public:
+  EngineImpl(const EngineOptions& options, device::Device& device, Roofline roofline, base::MetricsRegistry& metrics,
+             const base::Clock& clock)
+      : device_(device),
+        clock_(clock),
+        roofline_(std::move(roofline)),
+        metrics_(metrics, device, roofline_),
+        scheduler_(std::make_shared<Scheduler>(options.max_queued_requests, options.max_queued_bytes, device, clock,
+                                               metrics_.queue_wait_seconds())),
+        on_scrape_(metrics.OnScrape([this] { metrics_.UpdateOnScrape(scheduler_->load(), device_.memory_stats()); })) {}
+
+  ~EngineImpl() override { scheduler_->Drain(absl::InfiniteDuration()); }
+
+  std::shared_ptr<Call> Attend(AttendRequest request, CallContext context, AttendDone done) override {
+    const absl::Time arrival = clock_.Now();
+    absl::StatusOr<AttendProblem> problem = ValidateAttend(std::move(request));
+    if (!problem.ok()) return Refuse(problem.status(), done);
+    absl::StatusOr<AttentionPlan> plan = Plan(*problem);
+    if (!plan.ok()) return Refuse(plan.status(), done);
+    return scheduler_->Submit(
+        MakeAttendWork(*std::move(problem), *std::move(plan), context.deadline, std::move(done), surroundings_), arrival);
+  }
+
+  bool Drain(absl::Duration timeout) override { return scheduler_->Drain(timeout); }
+  Load load() const override { return scheduler_->load(); }
+  const Roofline& roofline() const override { return roofline_; }
+  device::Device& device() override { return device_; }
+  absl::Status health() const override { return scheduler_->health(); }
+
+ private:
+  std::shared_ptr<Call> Refuse(const absl::Status& status, AttendDone& done) {
+    metrics_.CountAttend(status.code());
+    done(status);
+    return nullptr;
+  }
+
+  // A plan whose memory the device could have, were nothing else running.
+  absl::StatusOr<AttentionPlan> Plan(const AttendProblem& problem) const {
+    const std::int64_t limit_bytes = device_.info().memory_limit_bytes;
+    const std::int64_t tensor_bytes = problem.tensor_bytes();
+    if (tensor_bytes > limit_bytes) {
+      return TooLarge(absl::StrCat("the tensors of this request take ", base::FormatBytes(tensor_bytes),
+                                   " of device memory; the limit is ", base::FormatBytes(limit_bytes)));
+    }
+    RIDGELINE_ASSIGN_OR_RETURN(AttentionPlan plan, device_.PlanAttention(problem.shape, problem.sequences, problem.algorithm));
+    const std::int64_t needed_bytes = kernels::SaturatingAdd(tensor_bytes, plan.workspace_bytes);
+    if (needed_bytes > limit_bytes) {
+      return TooLarge(absl::StrCat(Name(plan.algorithm), " attention takes ", base::FormatBytes(needed_bytes),
+                                   " of device memory for this request; the limit is ", base::FormatBytes(limit_bytes),
+                                   Alternative(problem, plan.algorithm, tensor_bytes)));
+    }
+    return plan;
+  }
+
+  // "; flash attention takes 1.5 GiB (...)" for a request that standard attention is too large for.
+  std::string Alternative(const AttendProblem& problem, Algorithm algorithm, std::int64_t tensor_bytes) const {
+    if (algorithm == Algorithm::kFlash) return "";
+    const absl::StatusOr<AttentionPlan> flash = device_.PlanAttention(problem.shape, problem.sequences, Algorithm::kFlash);
+    if (!flash.ok()) return "";
+    return absl::StrCat("; flash attention takes ",
+                        base::FormatBytes(kernels::SaturatingAdd(tensor_bytes, flash->workspace_bytes)));
+  }
+
+  device::Device& device_;
+  const base::Clock& clock_;
+  const Roofline roofline_;
+  EngineMetrics metrics_;
+  const AttendSurroundings surroundings_ = {device_.info(), roofline_, metrics_};
+  const std::shared_ptr<Scheduler> scheduler_;
+  const std::shared_ptr<void> on_scrape_;  // last: unregisters before what it reads goes
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> CreateEngine(const EngineOptions& options, device::Device& device, Roofline roofline,
+                                     base::MetricsRegistry& metrics, const base::Clock& clock) {
+  return std::make_unique<EngineImpl>(options, device, std::move(roofline), metrics, clock);
+}
+
+}  // namespace ridgeline::engine

@@ -1,0 +1,66 @@
+// What the engine tells Prometheus. All series exist from the start: a rate begins at zero, not at the first event.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "kernels/attention/attention.h"
+#include "server/base/metrics.h"
+#include "server/device/device.h"
+#include "server/engine/load.h"
+#include "server/engine/roofline.h"
+
+namespace ridgeline::engine {
+
+// Thread-safe, but for UpdateOnScrape.
+class EngineMetrics {
+ public:
+  EngineMetrics(base::MetricsRegistry& registry, const device::Device& device, const Roofline& roofline);
+
+  base::Histogram queue_wait_seconds() const { return queue_wait_seconds_; }
+
+  // A request has been answered.
+  void CountAttend(absl::StatusCode outcome) const;
+
+  // A kernel has run.
+  void CountAttendKernel(kernels::attention::Algorithm algorithm, absl::Duration kernel_time, std::int64_t flops,
+                         std::int64_t bytes) const;
+
+  // One scrape at a time.
+  void UpdateOnScrape(const Load& load, const device::MemoryStats& memory);
+
+ private:
+  struct Kernel {
+    base::Histogram seconds;
+    base::Counter flops;
+    base::Counter bytes;
+  };
+  // A counter that follows a total kept elsewhere.
+  struct MirroredCounter {
+    void Follow(std::int64_t total);
+
+    base::Counter counter;
+    std::int64_t counted = 0;
+  };
+
+  static Kernel AddKernel(base::MetricsRegistry& registry, const std::string& device, kernels::attention::Algorithm algorithm);
+  std::array<Kernel, 2> attend_kernels_;        // by Algorithm
+  std::vector<base::Counter> attend_outcomes_;  // in the order of kOutcomes
+  base::Histogram queue_wait_seconds_;
+  base::Gauge lanes_busy_;
+  base::Gauge queue_requests_;
+  base::Gauge admitted_bytes_;
+  base::Gauge allocated_bytes_;
+  base::Gauge reserved_bytes_;
+  base::Gauge peak_allocated_bytes_;
+  base::Gauge peak_reserved_bytes_;
+  base::Gauge limit_bytes_;
+  MirroredCounter retries_;
+  MirroredCounter out_of_memory_;
+};
+
+}  // namespace ridgeline::engine
