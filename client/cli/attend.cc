@@ -1,0 +1,175 @@
+// `ridgeline attend`
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/arguments.h"
+#include "client/cli/attention_flags.h"
+#include "client/cli/commands.h"
+#include "client/cli/measurement.h"
+#include "client/cli/report.h"
+#include "client/cpp/npy.h"
+#include "client/cpp/tensor_io.h"
+
+ABSL_FLAG(std::string, query, "",
+          "Queries: a .npy file, [batch, tokens, heads, head_dim], or ragged [tokens, heads, head_dim].");
+ABSL_FLAG(std::string, key, "", "Keys: a .npy file, [batch, tokens, kv_heads, head_dim], or ragged.");
+ABSL_FLAG(std::string, value, "", "Values: a .npy file, [batch, tokens, kv_heads, value_head_dim], or ragged.");
+ABSL_FLAG(std::string, random, "",
+          "Instead of files: random tensors, made by the device, of batch, tokens, heads and head dimension (B,S,H,D) or of "
+          "batch, query tokens, key tokens, query heads, key-value heads and head dimension (B,Sq,Sk,Hq,Hkv,D).");
+ABSL_FLAG(std::string, query_lengths, "", "Ragged queries: tokens of each sequence, separated by commas.");
+ABSL_FLAG(std::string, key_lengths, "",
+          "Ragged keys: tokens of each sequence. Dense keys: the valid tokens of each batch row.");
+ABSL_FLAG(std::string, algorithm, "auto", "auto (the server chooses), standard or flash.");
+ABSL_FLAG(std::string, output, "", "Write the output to this .npy file. Outputs that nobody asks for are not sent back.");
+ABSL_FLAG(std::string, log_sum_exp, "", "Write the log-sum-exp of each row's logits to this .npy file.");
+ABSL_FLAG(std::string, expect, "",
+          "A .npy file with the right output: exit status 1 if the answer is further away than --tolerance.");
+ABSL_FLAG(std::string, expect_log_sum_exp, "", "As --expect, for the log-sum-exp.");
+ABSL_FLAG(double, tolerance, 1e-4, "Largest absolute difference that --expect and --expect_log_sum_exp allow.");
+
+namespace ridgeline::cli {
+namespace {
+
+absl::StatusOr<v1::Tensor> TensorFromFile(const std::string& path, v1::DataType type) {
+  absl::StatusOr<client::Array> array = client::ReadNpy(path);
+  if (!array.ok()) return array.status();
+  const std::optional<client::ElementType> wanted = client::ElementTypeOf(type);
+  if (wanted.has_value()) array = client::ConvertTo(*std::move(array), *wanted);
+  if (array->type == client::ElementType::kFloat64) {
+    return UsageError(absl::StrCat(path, " holds float64, which can't be sent; convert it with --dtype=float32"));
+  }
+  return client::ToTensor(*std::move(array));
+}
+
+absl::StatusOr<v1::AttendRequest> RequestFromFiles(v1::DataType type) {
+  v1::AttendRequest request;
+  const std::pair<std::string, v1::Tensor*> inputs[] = {
+      {absl::GetFlag(FLAGS_query), request.mutable_query()},
+      {absl::GetFlag(FLAGS_key), request.mutable_dense()->mutable_key()},
+      {absl::GetFlag(FLAGS_value), request.mutable_dense()->mutable_value()},
+  };
+  for (const auto& [path, tensor] : inputs) {
+    if (path.empty()) return UsageError("--query, --key and --value are needed, or --random");
+    absl::StatusOr<v1::Tensor> read = TensorFromFile(path, type);
+    if (!read.ok()) return read.status();
+    *tensor = *std::move(read);
+  }
+  *request.mutable_options() = OptionsFromFlags();
+  return request;
+}
+
+absl::StatusOr<v1::AttendRequest> RandomRequestFromFlags(v1::DataType type) {
+  const bool has_files =
+      !absl::GetFlag(FLAGS_query).empty() || !absl::GetFlag(FLAGS_key).empty() || !absl::GetFlag(FLAGS_value).empty();
+  if (has_files) return UsageError("--random and files are both given; one of them is needed");
+  absl::StatusOr<ProblemShape> shape = ParseProblemShape(absl::GetFlag(FLAGS_random));
+  if (!shape.ok()) return shape.status();
+  OverrideFromFlags(*shape);
+  return RandomRequest(*shape, type == v1::DATA_TYPE_UNSPECIFIED ? v1::DATA_TYPE_FLOAT32 : type);
+}
+
+absl::StatusOr<v1::AttendRequest> RequestFromFlags() {
+  const absl::StatusOr<v1::DataType> type = DataTypeFromFlags();
+  if (!type.ok()) return type.status();
+  const absl::StatusOr<v1::Algorithm> algorithm = ParseAlgorithm(absl::GetFlag(FLAGS_algorithm));
+  if (!algorithm.ok()) return algorithm.status();
+  const auto query_lengths = ParseIntegers("query_lengths", absl::GetFlag(FLAGS_query_lengths), /*minimum=*/0);
+  if (!query_lengths.ok()) return query_lengths.status();
+  const auto key_lengths = ParseIntegers("key_lengths", absl::GetFlag(FLAGS_key_lengths), /*minimum=*/0);
+  if (!key_lengths.ok()) return key_lengths.status();
+
+  absl::StatusOr<v1::AttendRequest> request =
+      absl::GetFlag(FLAGS_random).empty() ? RequestFromFiles(*type) : RandomRequestFromFlags(*type);
+  if (!request.ok()) return request.status();
+  request->mutable_options()->set_algorithm(*algorithm);
+  request->mutable_query_lengths()->Add(query_lengths->begin(), query_lengths->end());
+  request->mutable_dense()->mutable_lengths()->Add(key_lengths->begin(), key_lengths->end());
+  const bool wants_output = !absl::GetFlag(FLAGS_output).empty() || !absl::GetFlag(FLAGS_expect).empty();
+  const bool wants_log_sum_exp = !absl::GetFlag(FLAGS_log_sum_exp).empty() || !absl::GetFlag(FLAGS_expect_log_sum_exp).empty();
+  request->mutable_output()->set_log_sum_exp(wants_log_sum_exp);
+  request->mutable_output()->set_discard(!wants_output && !wants_log_sum_exp);
+  return request;
+}
+
+Section ProblemSection(const v1::AttendRequest& request) {
+  const auto shape = [](const v1::Tensor& tensor) {
+    return Value(std::vector<std::int64_t>(tensor.shape().begin(), tensor.shape().end()));
+  };
+  return {"Attention",
+          {{"data_type", "elements", DataTypeName(request.query().data_type())},
+           {"query_shape", "query", shape(request.query())},
+           {"key_shape", "key", shape(request.dense().key())},
+           {"value_shape", "value", shape(request.dense().value())},
+           {"mask", "mask", MaskText(request.options())}}};
+}
+
+// One tensor of the answer: where to write it, and what it should be; both may be empty.
+struct Answer {
+  std::string name;  // as its flag and keys have it
+  std::string label;
+  std::string write_path;
+  std::string expect_path;
+};
+
+// Writes the tensor and compares it. A difference above the tolerance goes to the verdict.
+absl::Status Judge(const Answer& answer, v1::Tensor tensor, Result& result) {
+  if (answer.write_path.empty() && answer.expect_path.empty()) return absl::OkStatus();
+  const absl::StatusOr<client::Array> got = client::FromTensor(std::move(tensor));
+  if (!got.ok()) return got.status();
+  if (!answer.write_path.empty()) {
+    absl::Status status = client::WriteNpy(answer.write_path, *got);
+    if (!status.ok()) return status;
+    result.document.notes.push_back(absl::StrCat(answer.label, " written to ", answer.write_path));
+  }
+  if (answer.expect_path.empty()) return absl::OkStatus();
+
+  const absl::StatusOr<client::Array> want = client::ReadNpy(answer.expect_path);
+  if (!want.ok()) return want.status();
+  const absl::StatusOr<client::Difference> difference = client::LargestDifference(*got, *want);
+  if (!difference.ok()) {
+    return absl::Status(difference.status().code(), absl::StrCat(answer.expect_path, ": ", difference.status().message()));
+  }
+  const double tolerance = absl::GetFlag(FLAGS_tolerance);
+  const bool within = difference->max_abs <= tolerance;
+  Value error(difference->max_abs);
+  error.tone = within ? Tone::kGood : Tone::kBad;
+  result.document.sections.push_back({absl::StrCat("Expected ", answer.label),
+                                      {{absl::StrCat(answer.name, "_max_abs_error"), "largest error", error},
+                                       {absl::StrCat(answer.name, "_tolerance"), "tolerance", tolerance},
+                                       {absl::StrCat(answer.name, "_within_tolerance"), "within tolerance", within}}});
+  if (!within) {
+    result.verdict.Update(absl::DataLossError(absl::StrFormat(
+        "%s differs from %s by %g at element %d (%g against %g); the tolerance is %g", answer.label, answer.expect_path,
+        difference->max_abs, difference->element_idx, difference->got, difference->want, tolerance)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Result> RunAttend(const client::Client& client) {
+  const absl::StatusOr<int> num_runs = RunsFromFlags(/*default_runs=*/1);
+  if (!num_runs.ok()) return num_runs.status();
+  const absl::StatusOr<v1::AttendRequest> request = RequestFromFlags();
+  if (!request.ok()) return request.status();
+  absl::StatusOr<Measurement> measurement = Measure(client, *request, *num_runs);
+  if (!measurement.ok()) return measurement.status();
+
+  Result result;
+  result.document.sections.push_back(ProblemSection(*request));
+  AppendReport(result.document, *measurement, *num_runs);
+  const Answer output{"output", "output", absl::GetFlag(FLAGS_output), absl::GetFlag(FLAGS_expect)};
+  const Answer log_sum_exp{"log_sum_exp", "log-sum-exp", absl::GetFlag(FLAGS_log_sum_exp),
+                           absl::GetFlag(FLAGS_expect_log_sum_exp)};
+  absl::Status status = Judge(output, std::move(*measurement->first.mutable_output()), result);
+  if (status.ok()) status = Judge(log_sum_exp, std::move(*measurement->first.mutable_log_sum_exp()), result);
+  if (!status.ok()) return status;
+  return result;
+}
+
+}  // namespace ridgeline::cli

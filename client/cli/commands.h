@@ -1,0 +1,38 @@
+// The commands of `ridgeline`, as one table.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "client/cli/document.h"
+#include "client/cpp/client.h"
+
+namespace ridgeline::cli {
+
+struct Result {
+  Document document;
+  // An error here is printed after the document and makes the exit status 1: the work was done and judged, and failed.
+  absl::Status verdict;
+};
+
+struct Command {
+  std::string name;
+  std::string summary;                // one line
+  std::vector<std::string> examples;  // without the program's name
+  std::vector<std::string> flags;     // those it reads, beside the ones of every command, in the order of its help
+  absl::StatusOr<Result> (*run)(const client::Client& client);
+};
+
+absl::Span<const Command> Commands();
+const Command* FindCommand(const std::string& name);  // null: there is none
+
+absl::StatusOr<Result> RunAttend(const client::Client& client);
+absl::StatusOr<Result> RunCompare(const client::Client& client);
+absl::StatusOr<Result> RunDevice(const client::Client& client);
+absl::StatusOr<Result> RunMemory(const client::Client& client);
+absl::StatusOr<Result> RunHealth(const client::Client& client);
+
+}  // namespace ridgeline::cli

@@ -1,0 +1,17 @@
+#include "client/cli/common_flags.h"
+
+#include "absl/flags/flag.h"
+
+ABSL_FLAG(std::string, address, "127.0.0.1:50051", "The daemon: host:port or unix:/path/to.sock.");
+ABSL_FLAG(std::string, format, "table", "table for people, json or csv for programs.");
+ABSL_FLAG(absl::Duration, timeout, absl::Minutes(5), "For one call to the daemon, its retries included.");
+ABSL_FLAG(std::string, client_name, "ridgeline-cli", "Who calls, for the daemon's quotas.");
+
+namespace ridgeline::cli {
+
+const std::vector<std::string>& CommonFlags() {
+  static const auto* const kFlags = new std::vector<std::string>{"address", "format", "timeout", "client_name"};
+  return *kFlags;
+}
+
+}  // namespace ridgeline::cli

@@ -1,0 +1,64 @@
+// `ridgeline memory`
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "client/cli/commands.h"
+#include "client/cli/memory_bar.h"
+
+ABSL_FLAG(bool, empty_cache, false, "First return cached, unused memory to the operating system or driver.");
+ABSL_FLAG(bool, reset_peaks, false, "First set the peaks to the present values.");
+
+namespace ridgeline::cli {
+namespace {
+
+Value Bytes(std::int64_t bytes) { return {bytes, Unit::kBytes}; }
+
+Section BytesSection(const v1::MemoryStats& stats) {
+  return {"Bytes",
+          {{"allocated_bytes", "allocated", Bytes(stats.allocated_bytes())},
+           {"requested_bytes", "requested", Bytes(stats.requested_bytes())},
+           {"active_bytes", "active", Bytes(stats.active_bytes())},
+           {"reserved_bytes", "reserved", Bytes(stats.reserved_bytes())},
+           {"limit_bytes", "limit", Bytes(stats.limit_bytes())},
+           {"peak_allocated_bytes", "peak allocated", Bytes(stats.peak_allocated_bytes())},
+           {"peak_reserved_bytes", "peak reserved", Bytes(stats.peak_reserved_bytes())},
+           {"largest_free_block_bytes", "largest free block", Bytes(stats.largest_free_block_bytes())},
+           {"inactive_split_bytes", "free in split segments", Bytes(stats.inactive_split_bytes())},
+           {"fragmentation", "fragmentation", {stats.fragmentation(), Unit::kFraction}}}};
+}
+
+Section CountSection(const v1::MemoryStats& stats) {
+  Value out_of_memory(stats.out_of_memory_count());
+  if (stats.out_of_memory_count() > 0) out_of_memory.tone = Tone::kBad;
+  return {"Counts",
+          {{"allocation_count", "live allocations", stats.allocation_count()},
+           {"total_allocation_count", "allocations since start", stats.total_allocation_count()},
+           {"segment_count", "segments", stats.segment_count()},
+           {"retries", "retries", stats.retries()},
+           {"out_of_memory_count", "out of memory", std::move(out_of_memory)}}};
+}
+
+}  // namespace
+
+absl::StatusOr<Result> RunMemory(const client::Client& client) {
+  Result result;
+  if (absl::GetFlag(FLAGS_empty_cache)) {
+    const absl::StatusOr<v1::EmptyMemoryCacheResponse> emptied = client.EmptyMemoryCache();
+    if (!emptied.ok()) return emptied.status();
+    result.document.sections.push_back({"Returned", {{"released_bytes", "released", Bytes(emptied->released_bytes())}}});
+  }
+  if (absl::GetFlag(FLAGS_reset_peaks)) {
+    absl::Status status = client.ResetPeakMemoryStats();
+    if (!status.ok()) return status;
+  }
+  const absl::StatusOr<v1::MemoryStats> stats = client.GetMemoryStats();
+  if (!stats.ok()) return stats.status();
+  result.document.picture = MemoryBar(*stats);
+  result.document.sections.push_back(BytesSection(*stats));
+  result.document.sections.push_back(CountSection(*stats));
+  return result;
+}
+
+}  // namespace ridgeline::cli

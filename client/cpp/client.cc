@@ -1,0 +1,228 @@
+// The only file of the library that sees gRPC's headers.
+#include "client/cpp/client.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "absl/random/random.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "client/cpp/error.h"
+#include "google/protobuf/wrappers.pb.h"
+#include "grpcpp/channel.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "grpcpp/security/credentials.h"
+#include "grpcpp/support/channel_arguments.h"
+#include "ridgeline/v1/attention.grpc.pb.h"
+#include "ridgeline/v1/benchmark.grpc.pb.h"
+#include "ridgeline/v1/device.grpc.pb.h"
+
+namespace ridgeline::client {
+namespace {
+
+constexpr char kClientNameKey[] = "x-ridgeline-client";
+
+// grpc.health.v1.HealthCheckRequest { string service = 1 } and HealthCheckResponse { ServingStatus status = 1 } have the wire
+// form of these two well-known types; the packages that carry gRPC carry no generated code for them.
+using HealthCheckRequest = google::protobuf::StringValue;
+using HealthCheckResponse = google::protobuf::Int32Value;
+using HealthStub = grpc::TemplatedGenericStub<HealthCheckRequest, HealthCheckResponse>;
+constexpr char kHealthCheckMethod[] = "/grpc.health.v1.Health/Check";
+
+absl::Status ToAbsl(const grpc::Status& status) {
+  return ErrorFromWire(status.error_code(), status.error_message(), status.error_details());
+}
+
+absl::Status CheckAddress(absl::string_view address) {
+  const std::size_t colon = address.rfind(':');
+  if (colon == absl::string_view::npos || colon == 0 || colon + 1 == address.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("address is '", address, "'; host:port or unix:/path is needed"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckName(absl::string_view name) {
+  const bool printable = std::all_of(name.begin(), name.end(), [](char c) { return absl::ascii_isprint(c); });
+  if (name.empty() || !printable || absl::StripAsciiWhitespace(name) != name) {
+    return absl::InvalidArgumentError(absl::StrCat("client name is '", name, "'; printable ASCII is needed"));
+  }
+  return absl::OkStatus();
+}
+
+grpc::ChannelArguments MakeChannelArguments(const RetryPolicy& retry) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxSendMessageSize(-1);
+  arguments.SetMaxReceiveMessageSize(-1);
+  // One policy decides about retries: ours. It needs the channel to reconnect as soon as it asks, not a second later.
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  const int backoff_ms = static_cast<int>(std::max<std::int64_t>(1, absl::ToInt64Milliseconds(retry.initial_backoff / 2)));
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, backoff_ms);
+  return arguments;
+}
+
+}  // namespace
+
+// The call keeps the context's address, so both stay where they are.
+class AttendStream::Impl {
+ public:
+  ~Impl() {
+    if (call == nullptr || finished) return;
+    context.TryCancel();
+    static_cast<void>(Finish());  // CANCELLED, by us
+  }
+
+  void WritesDone() {
+    if (!std::exchange(writes_done, true)) call->WritesDone();
+  }
+
+  grpc::Status Finish() {
+    WritesDone();
+    v1::AttendResponse unread;
+    while (call->Read(&unread)) {
+    }
+    finished = true;
+    return call->Finish();
+  }
+
+  grpc::ClientContext context;
+  std::unique_ptr<grpc::ClientReaderWriter<v1::AttendRequest, v1::AttendResponse>> call;
+  bool writes_done = false;
+  bool finished = false;
+};
+
+AttendStream::AttendStream(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+AttendStream::AttendStream(AttendStream&&) noexcept = default;
+AttendStream& AttendStream::operator=(AttendStream&&) noexcept = default;
+AttendStream::~AttendStream() = default;
+
+bool AttendStream::Write(const v1::AttendRequest& request) { return impl_->call->Write(request); }
+void AttendStream::WritesDone() { impl_->WritesDone(); }
+bool AttendStream::Read(v1::AttendResponse* response) { return impl_->call->Read(response); }
+absl::Status AttendStream::Finish() { return ToAbsl(impl_->Finish()); }
+
+class Client::Impl {
+ public:
+  Impl(const std::string& address, ClientOptions client_options)
+      : options(std::move(client_options)),
+        channel(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), MakeChannelArguments(options.retry))),
+        attention(channel),
+        device(channel),
+        benchmark(channel),
+        health(channel) {}
+
+  void Prepare(grpc::ClientContext& context, absl::Time deadline) const {
+    context.set_deadline(absl::ToChronoTime(deadline));
+    context.AddMetadata(kClientNameKey, options.name);
+  }
+
+  // Runs `rpc(context)` until it succeeds, a retry can't help, or time is up.
+  template <typename Rpc>
+  absl::Status Call(Rpc rpc, bool may_retry = true) const {
+    const absl::Time deadline = absl::Now() + options.timeout;
+    for (int num_failed = 1;; ++num_failed) {
+      grpc::ClientContext context;
+      Prepare(context, deadline);
+      absl::Status status = ToAbsl(rpc(context));
+      if (status.ok() || !may_retry) return status;
+      absl::BitGen random;
+      const std::optional<absl::Duration> wait =
+          NextBackoff(options.retry, num_failed, status, deadline - absl::Now(), absl::Uniform(random, 0.0, 1.0));
+      if (!wait.has_value()) return status;
+      absl::SleepFor(*wait);
+    }
+  }
+
+  // A unary call of a generated stub: `rpc` is one of the stub's methods.
+  template <typename Stub, typename Request, typename Response>
+  absl::StatusOr<Response> Unary(Stub& stub, grpc::Status (Stub::*rpc)(grpc::ClientContext*, const Request&, Response*),
+                                 const Request& request = {}, bool may_retry = true) const {
+    Response response;
+    absl::Status status =
+        Call([&](grpc::ClientContext& context) { return (stub.*rpc)(&context, request, &response); }, may_retry);
+    if (!status.ok()) return status;
+    return response;
+  }
+
+  const ClientOptions options;
+  const std::shared_ptr<grpc::Channel> channel;
+  v1::AttentionService::Stub attention;
+  v1::DeviceService::Stub device;
+  v1::BenchmarkService::Stub benchmark;
+  HealthStub health;
+};
+
+absl::StatusOr<Client> Client::Create(absl::string_view address, ClientOptions options) {
+  absl::Status status = CheckAddress(address);
+  status.Update(CheckName(options.name));
+  if (!status.ok()) return status;
+  return Client(std::make_unique<Impl>(std::string(address), std::move(options)));
+}
+
+Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Client::Client(Client&&) noexcept = default;
+Client& Client::operator=(Client&&) noexcept = default;
+Client::~Client() = default;
+
+absl::StatusOr<v1::AttendResponse> Client::Attend(const v1::AttendRequest& request) const {
+  if (const std::size_t bytes = request.ByteSizeLong(); bytes > std::numeric_limits<std::int32_t>::max()) {
+    return absl::InvalidArgumentError(absl::StrCat("the request takes ", bytes, " bytes; a message holds less than 2 GiB"));
+  }
+  const bool appends = request.paged().has_new_key() || request.paged().has_new_value();
+  return impl_->Unary(impl_->attention, &v1::AttentionService::Stub::Attend, request, /*may_retry=*/!appends);
+}
+
+AttendStream Client::OpenAttendStream(absl::Duration timeout) const {
+  auto stream = std::make_unique<AttendStream::Impl>();
+  impl_->Prepare(stream->context, absl::Now() + timeout);
+  stream->call = impl_->attention.AttendStream(&stream->context);
+  return AttendStream(std::move(stream));
+}
+
+absl::StatusOr<v1::Device> Client::GetDevice() const {
+  return impl_->Unary(impl_->device, &v1::DeviceService::Stub::GetDevice);
+}
+
+absl::StatusOr<v1::MemoryStats> Client::GetMemoryStats() const {
+  return impl_->Unary(impl_->device, &v1::DeviceService::Stub::GetMemoryStats);
+}
+
+absl::Status Client::ResetPeakMemoryStats() const {
+  return impl_->Unary(impl_->device, &v1::DeviceService::Stub::ResetPeakMemoryStats).status();
+}
+
+absl::StatusOr<v1::EmptyMemoryCacheResponse> Client::EmptyMemoryCache() const {
+  return impl_->Unary(impl_->device, &v1::DeviceService::Stub::EmptyMemoryCache);
+}
+
+absl::StatusOr<v1::Roofline> Client::GetRoofline() const {
+  return impl_->Unary(impl_->benchmark, &v1::BenchmarkService::Stub::GetRoofline);
+}
+
+absl::Status Client::CheckHealth(const std::string& service) const {
+  constexpr int kServing = 1;
+  HealthCheckRequest request;
+  request.set_value(service);
+  HealthCheckResponse response;
+  absl::Status status = impl_->Call([&](grpc::ClientContext& context) {
+    grpc::Status rpc_status;
+    absl::Notification done;
+    impl_->health.UnaryCall(&context, kHealthCheckMethod, grpc::StubOptions(), &request, &response, [&](grpc::Status result) {
+      rpc_status = std::move(result);
+      done.Notify();
+    });
+    done.WaitForNotification();
+    return rpc_status;
+  });
+  if (!status.ok()) return status;
+  if (response.value() == kServing) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(service.empty() ? "the server" : service, " is not serving"));
+}
+
+}  // namespace ridgeline::client
