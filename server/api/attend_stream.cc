@@ -22,7 +22,8 @@ constexpr std::size_t kMaxInFlight = 4;
 // One request's place in the line.
 struct Slot {
   std::shared_ptr<engine::Call> call;  // null until the engine has taken it, or if it refused
-  std::optional<absl::StatusOr<grpc::ByteBuffer>> answer;
+  std::optional<absl::Status> status;  // once it is answered
+  grpc::ByteBuffer response;           // if the status is ok
 };
 
 // gRPC's threads and the device's meet here. Every decision is taken under the lock and carried out after it: gRPC may run a
@@ -102,7 +103,8 @@ class AttendStreamReactor : public AttendStreamBase {
   void SetAnswer(const std::shared_ptr<Slot>& slot, absl::StatusOr<grpc::ByteBuffer> answer) {
     {
       base::MutexLock lock(&mutex_);
-      slot->answer = std::move(answer);
+      slot->status = answer.status();
+      if (answer.ok()) slot->response = *std::move(answer);
     }
     Advance();
   }
@@ -132,11 +134,11 @@ class AttendStreamReactor : public AttendStreamBase {
     {
       base::MutexLock lock(&mutex_);
       if (finished_) return;
-      const bool front_ready = !writing_ && !line_.empty() && line_.front()->answer.has_value();
-      if (front_ready && !end_.has_value() && !line_.front()->answer->ok()) EndWith(line_.front()->answer->status());
+      const bool front_ready = !writing_ && !line_.empty() && line_.front()->status.has_value();
+      if (front_ready && !end_.has_value() && !line_.front()->status->ok()) EndWith(*line_.front()->status);
       if (front_ready && !end_.has_value()) {
         writing_ = write = true;
-        response_ = **std::move(line_.front()->answer);
+        response_ = std::move(line_.front()->response);
       }
       if (reads_done_ && line_.empty()) EndWith(absl::OkStatus());
       if (end_.has_value() && !writing_) {

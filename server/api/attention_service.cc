@@ -31,7 +31,7 @@ class AttendReactor : public grpc::ServerUnaryReactor {
       return;
     }
     call_ = engine.Attend(*std::move(request), rpc_.call_context(),
-                          [this](absl::StatusOr<engine::AttendResult> result) { Answer(std::move(result)); });
+                          [this](const absl::StatusOr<engine::AttendResult>& result) { Answer(result); });
   }
 
   void OnCancel() override {
@@ -41,9 +41,8 @@ class AttendReactor : public grpc::ServerUnaryReactor {
   void OnDone() override { delete this; }
 
  private:
-  void Answer(absl::StatusOr<engine::AttendResult> result) {
-    absl::StatusOr<grpc::ByteBuffer> answer =
-        result.ok() ? Serialize(*result) : absl::StatusOr<grpc::ByteBuffer>(std::move(result).status());
+  void Answer(const absl::StatusOr<engine::AttendResult>& result) {
+    absl::StatusOr<grpc::ByteBuffer> answer = Serialize(result);
     if (answer.ok()) response_ = *std::move(answer);
     Finish(rpc_.Close(answer.status()));
   }

@@ -14,6 +14,7 @@
 #include "ridgeline/v1/attention.pb.h"
 #include "server/api/attend_converter.h"
 #include "server/base/error.h"
+#include "server/base/status_macros.h"
 
 namespace ridgeline::api {
 namespace {
@@ -73,10 +74,11 @@ WireView ViewOf(const grpc::ByteBuffer& buffer) {
   return view;
 }
 
-absl::StatusOr<grpc::ByteBuffer> Serialize(const engine::AttendResult& result) {
-  const std::string message = ToMessage(result).SerializeAsString();
+absl::StatusOr<grpc::ByteBuffer> Serialize(const absl::StatusOr<engine::AttendResult>& result) {
+  RIDGELINE_RETURN_IF_ERROR(result.status());
+  const std::string message = ToMessage(*result).SerializeAsString();
   const std::int64_t total_bytes = static_cast<std::int64_t>(message.size() + 2 * kMaxHeaderBytes) +
-                                   PayloadBytes(result.output) + PayloadBytes(result.log_sum_exp);
+                                   PayloadBytes(result->output) + PayloadBytes(result->log_sum_exp);
   if (total_bytes > kMaxMessageBytes) {
     return base::WithReason(
         absl::ResourceExhaustedError(absl::StrCat("the answer has ", total_bytes, " bytes; one message holds ",
@@ -85,8 +87,8 @@ absl::StatusOr<grpc::ByteBuffer> Serialize(const engine::AttendResult& result) {
   }
   std::vector<grpc::Slice> slices;
   slices.emplace_back(message);
-  AppendFragment(v1::AttendResponse::kOutputFieldNumber, result.output, slices);
-  AppendFragment(v1::AttendResponse::kLogSumExpFieldNumber, result.log_sum_exp, slices);
+  AppendFragment(v1::AttendResponse::kOutputFieldNumber, result->output, slices);
+  AppendFragment(v1::AttendResponse::kLogSumExpFieldNumber, result->log_sum_exp, slices);
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
 

@@ -25,6 +25,6 @@ WireView ViewOf(const grpc::ByteBuffer& buffer);
 //
 // A field that occurs again is merged by every protobuf parser, so the whole is one valid message. RESOURCE_EXHAUSTED if it
 // would exceed what a protobuf message may hold.
-absl::StatusOr<grpc::ByteBuffer> Serialize(const engine::AttendResult& result);
+absl::StatusOr<grpc::ByteBuffer> Serialize(const absl::StatusOr<engine::AttendResult>& result);
 
 }  // namespace ridgeline::api
