@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "google/protobuf/stubs/logging.h"
 #include "grpcpp/ext/channelz_service_plugin.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
@@ -80,6 +81,7 @@ class GrpcServerImpl : public GrpcServer {
   }
 
   absl::Status Start(const GrpcServerOptions& options) {
+    google::protobuf::SetLogHandler(nullptr);  // a client's bad bytes are its error, not the operator's log lines
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     if (options.channelz) grpc::channelz::experimental::InitChannelzService();

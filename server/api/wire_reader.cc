@@ -22,7 +22,9 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::internal::WireFormatLite;
 
+// Of a 64-bit value; tags and lengths have 32 bits, and the generated parser takes no more bytes for them either.
 constexpr int kMaxVarintBytes = 10;
+constexpr int kMaxVarint32Bytes = 5;
 
 absl::Status Malformed(std::string_view what) {
   return base::WithReason(absl::InvalidArgumentError(absl::StrCat("the request is not a valid message: ", std::string(what))),
@@ -109,14 +111,14 @@ class Splitter {
  private:
   absl::Status SplitField(const Descriptor& descriptor, std::int64_t end, std::string& out) {
     std::uint64_t tag = 0;
-    RIDGELINE_RETURN_IF_ERROR(ReadVarint(end, tag));
+    RIDGELINE_RETURN_IF_ERROR(ReadVarint(end, kMaxVarint32Bytes, tag));
     const std::uint64_t number = tag >> 3;
     if (number == 0 || number > FieldDescriptor::kMaxNumber) return Malformed("a field number out of range");
     AppendVarint(tag, out);
     switch (static_cast<WireFormatLite::WireType>(tag & 7)) {
       case WireFormatLite::WIRETYPE_VARINT: {
         std::uint64_t value = 0;
-        RIDGELINE_RETURN_IF_ERROR(ReadVarint(end, value));
+        RIDGELINE_RETURN_IF_ERROR(ReadVarint(end, kMaxVarintBytes, value));
         AppendVarint(value, out);
         return absl::OkStatus();
       }
@@ -133,7 +135,7 @@ class Splitter {
 
   absl::Status SplitDelimited(const FieldDescriptor* field, std::int64_t end, std::string& out) {
     std::uint64_t length = 0;
-    RIDGELINE_RETURN_IF_ERROR(ReadVarint(end, length));
+    RIDGELINE_RETURN_IF_ERROR(ReadVarint(end, kMaxVarint32Bytes, length));
     if (length > static_cast<std::uint64_t>(cursor_.remaining() - end)) return Malformed("a length beyond the end");
     const auto size_bytes = static_cast<std::int64_t>(length);
     if (field != nullptr && IsInlineData(*field)) return TakePayload(size_bytes, out);
@@ -166,15 +168,15 @@ class Splitter {
     return absl::OkStatus();
   }
 
-  absl::Status ReadVarint(std::int64_t end, std::uint64_t& value) {
+  absl::Status ReadVarint(std::int64_t end, int max_bytes, std::uint64_t& value) {
     value = 0;
-    for (int i = 0; i < kMaxVarintBytes; ++i) {
+    for (int i = 0; i < max_bytes; ++i) {
       if (cursor_.remaining() <= end) return Malformed("it ends inside a field");
       const std::uint8_t byte = cursor_.TakeByte();
       value |= static_cast<std::uint64_t>(byte & 0x7f) << (7 * i);
       if (byte < 0x80) return absl::OkStatus();
     }
-    return Malformed("a number of more than 10 bytes");
+    return Malformed("a number of too many bytes");
   }
 
   Cursor cursor_;

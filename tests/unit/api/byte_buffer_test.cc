@@ -1,0 +1,110 @@
+#include "server/api/byte_buffer.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "grpcpp/support/slice.h"
+#include "gtest/gtest.h"
+#include "ridgeline/v1/attention.pb.h"
+#include "tests/support/status_matchers.h"
+
+namespace ridgeline::api {
+namespace {
+
+using kernels::DataType;
+
+class StringBuffer : public device::HostBuffer {
+ public:
+  explicit StringBuffer(std::string bytes) : bytes_(std::move(bytes)) {}
+  const void* data() const override { return bytes_.data(); }
+  std::int64_t size_bytes() const override { return static_cast<std::int64_t>(bytes_.size()); }
+
+ private:
+  const std::string bytes_;
+};
+
+std::string Flatten(const grpc::ByteBuffer& buffer) {
+  std::vector<grpc::Slice> slices;
+  EXPECT_TRUE(buffer.Dump(&slices).ok());
+  std::string bytes;
+  for (const grpc::Slice& slice : slices) bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  return bytes;
+}
+
+v1::AttendResponse Parse(const grpc::ByteBuffer& buffer) {
+  v1::AttendResponse response;
+  EXPECT_TRUE(response.ParseFromString(Flatten(buffer)));
+  return response;
+}
+
+TEST(SerializeTest, AnyParserReadsTheAnswer) {
+  // Sizes around the borders of a length's own length.
+  for (const std::size_t size : {0u, 1u, 120u, 127u, 128u, 16383u, 16384u, 3000000u}) {
+    engine::AttendResult result;
+    result.output = {DataType::kBFloat16, {1, 2}, std::make_shared<StringBuffer>(std::string(size, 'x'))};
+    result.log_sum_exp = {DataType::kFloat32, {3}, std::make_shared<StringBuffer>("lse")};
+    result.report.kernel = "kernel";
+    result.report.kernel_time = absl::Nanoseconds(1'500'000'000);
+    ASSERT_OK_AND_ASSIGN(const grpc::ByteBuffer buffer, Serialize(std::move(result)));
+    const v1::AttendResponse response = Parse(buffer);
+    EXPECT_EQ(response.output().data_type(), v1::DATA_TYPE_BFLOAT16);
+    EXPECT_EQ(response.output().shape_size(), 2);
+    EXPECT_EQ(response.output().inline_data(), std::string(size, 'x'));
+    EXPECT_EQ(response.log_sum_exp().inline_data(), "lse");
+    EXPECT_EQ(response.report().kernel(), "kernel");
+    EXPECT_EQ(response.report().kernel_time().seconds(), 1);
+    EXPECT_EQ(response.report().kernel_time().nanos(), 500'000'000);
+  }
+}
+
+TEST(SerializeTest, AnEmptyTensorHasStorage) {
+  engine::AttendResult result;
+  result.output = {DataType::kFloat32, {0, 8}, nullptr};
+  ASSERT_OK_AND_ASSIGN(const grpc::ByteBuffer buffer, Serialize(std::move(result)));
+  EXPECT_TRUE(Parse(buffer).output().has_inline_data());
+}
+
+TEST(SerializeTest, WhatWasDiscardedIsAbsent) {
+  ASSERT_OK_AND_ASSIGN(const grpc::ByteBuffer buffer, Serialize(engine::AttendResult{}));
+  EXPECT_FALSE(Parse(buffer).has_output());
+  EXPECT_FALSE(Parse(buffer).has_log_sum_exp());
+  EXPECT_TRUE(Parse(buffer).has_report());
+}
+
+TEST(SerializeTest, TheAnswerSharesAndKeepsTheResult) {
+  auto data = std::make_shared<StringBuffer>(std::string(100'000, 'x'));
+  const std::weak_ptr<StringBuffer> watched = data;
+  {
+    engine::AttendResult result;
+    result.output = {DataType::kFloat32, {25'000}, data};
+    ASSERT_OK_AND_ASSIGN(const grpc::ByteBuffer buffer, Serialize(std::move(result)));
+    std::vector<grpc::Slice> slices;
+    ASSERT_TRUE(buffer.Dump(&slices).ok());
+    bool shared = false;
+    for (const grpc::Slice& slice : slices) shared |= slice.begin() == data->data();
+    EXPECT_TRUE(shared) << "no slice is the result's own memory";
+    data.reset();
+    EXPECT_FALSE(watched.expired());
+  }
+  EXPECT_TRUE(watched.expired());
+}
+
+TEST(SerializeTest, AnErrorPasses) {
+  EXPECT_EQ(Serialize(absl::CancelledError("no more")).status(), absl::CancelledError("no more"));
+}
+
+TEST(ViewOfTest, KeepsTheBytesAlive) {
+  WireView view;
+  {
+    grpc::Slice first("first "), second("second");
+    const grpc::Slice slices[] = {first, second};
+    view = ViewOf(grpc::ByteBuffer(slices, 2));
+  }
+  std::string bytes;
+  for (const device::HostSlice& slice : view.slices) bytes.append(static_cast<const char*>(slice.data), slice.size_bytes);
+  EXPECT_EQ(bytes, "first second");
+}
+
+}  // namespace
+}  // namespace ridgeline::api
