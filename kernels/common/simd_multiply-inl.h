@@ -92,11 +92,13 @@ HWY_INLINE void MultiplyTile(D d, std::int64_t steps, Broadcast x, Packed y, Acc
   }
 }
 
-// All rows of X, `rows` a multiple of kTileRows, against one panel of Y that is `vectors` registers wide.
-template <Update kUpdate, class D>
+// All rows of X, `rows` a multiple of kTileRows, against one panel of Y that is `vectors` registers wide. Calls before_tile()
+// before each tile.
+template <Update kUpdate, class D, typename BeforeTile>
 HWY_INLINE void MultiplyPanel(D d, std::int64_t rows, std::int64_t vectors, std::int64_t steps, Broadcast x, Packed y,
-                              Accumulated c, const float* factors = nullptr) {
+                              Accumulated c, const float* factors, const BeforeTile& before_tile) {
   for (std::int64_t u = 0; u < rows; u += kTileRows) {
+    before_tile();
     const Broadcast x_rows = {x.data + u * x.row_stride, x.row_stride, x.step_stride};
     const Accumulated c_rows = {c.data + u * c.row_stride, c.row_stride};
     switch (vectors) {

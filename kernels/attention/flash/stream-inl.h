@@ -19,9 +19,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/attention/flash/lanes-inl.h"
+#include "kernels/attention/flash/prefetch_cursor.h"
 #include "kernels/attention/flash/row_block.h"
 #include "kernels/attention/flash/schedule.h"
 #include "kernels/common/executor.h"
@@ -57,40 +57,9 @@ HWY_INLINE void StoreSums(const Vector* v, float* to) {
 #endif
 }
 
-// Runs ahead of the reading of [tokens, heads, dim] by a fixed distance and asks for memory in small steps: many requests at
-// once would wait for each other, and the reading for all of them. The processor's own prefetcher follows several tokens badly
-// that are read side by side.
-class PrefetchCursor {
- public:
-  // Pieces of piece_bytes, one each stride_bytes from `first` on.
-  PrefetchCursor(const void* first, std::int64_t stride_bytes, std::int64_t piece_bytes, std::int64_t num_pieces)
-      : stride_bytes_(stride_bytes), piece_bytes_(piece_bytes), num_pieces_(num_pieces) {
-    const std::int64_t skipped = std::min(CeilDivide(kDistanceBytes, piece_bytes), num_pieces);
-    piece_ = static_cast<const char*>(first) + skipped * stride_bytes;
-    num_pieces_ -= skipped;
-  }
-
-  HWY_INLINE void Advance(std::int64_t bytes) {
-    for (; bytes > 0 && num_pieces_ > 0; bytes -= kLineBytes) {
-      hwy::Prefetch(piece_ + offset_bytes_);
-      offset_bytes_ += kLineBytes;
-      if (offset_bytes_ < piece_bytes_) continue;
-      offset_bytes_ = 0;
-      piece_ += stride_bytes_;
-      --num_pieces_;
-    }
-  }
-
- private:
-  static constexpr std::int64_t kDistanceBytes = 16 << 10;
-  static constexpr std::int64_t kLineBytes = 64;
-
-  const std::int64_t stride_bytes_;
-  const std::int64_t piece_bytes_;
-  std::int64_t num_pieces_;  // left
-  const char* piece_;
-  std::int64_t offset_bytes_ = 0;  // in the piece
-};
+// How far the prefetching runs ahead of the reading. The processor's own prefetcher follows several tokens badly that are read
+// side by side.
+inline constexpr std::int64_t kPrefetchDistanceBytes = 16 << 10;
 
 template <typename T>
 class StreamAttention {
@@ -117,10 +86,9 @@ class StreamAttention {
   void Run(const Executor& executor) {
     ForEachRow([&](const RowBlock& head, std::int64_t row, std::int64_t slot) { Begin(head, row, slot); });
     const KeyRange keys = block_.RangeOfRows(0, block_.rows);
-    constexpr std::int64_t kBytes = sizeof(T);
-    PrefetchCursor key_ahead(KeyAt(keys.begin), key_stride_ * kBytes, num_heads_ * shape_.head_dim * kBytes, keys.size());
-    PrefetchCursor value_ahead(ValueAt(keys.begin), value_stride_ * kBytes, num_heads_ * shape_.value_head_dim * kBytes,
-                               keys.size());
+    PrefetchCursor key_ahead = CursorAhead(KeyAt(keys.begin), key_stride_, num_heads_ * shape_.head_dim, keys.size());
+    PrefetchCursor value_ahead =
+        CursorAhead(ValueAt(keys.begin), value_stride_, num_heads_ * shape_.value_head_dim, keys.size());
     for (std::int64_t begin = keys.begin; begin < keys.end && !executor.cancelled(); begin += kStreamedKeys) {
       AttendBlock({begin, std::min(begin + kStreamedKeys, keys.end)}, key_ahead, value_ahead);
     }
@@ -134,6 +102,13 @@ class StreamAttention {
   }
   const T* ValueAt(std::int64_t key) const {
     return static_cast<const T*>(block_.params.value) + block_.KeyToken(key) * shape_.value_head_dim;
+  }
+
+  // Over `tokens` pieces of `elements`, from kPrefetchDistanceBytes on.
+  static PrefetchCursor CursorAhead(const T* first, std::int64_t stride, std::int64_t elements, std::int64_t tokens) {
+    constexpr std::int64_t kBytes = sizeof(T);
+    const std::int64_t skipped = std::min(CeilDivide(kPrefetchDistanceBytes, elements * kBytes), tokens);
+    return PrefetchCursor(first + skipped * stride, stride * kBytes, elements * kBytes, tokens - skipped);
   }
 
   // Calls function(block of one head, row, its slot in the scratch arrays).

@@ -19,6 +19,7 @@
 
 #include "hwy/highway.h"
 #include "kernels/attention/flash/lanes-inl.h"
+#include "kernels/attention/flash/prefetch_cursor.h"
 #include "kernels/attention/flash/row_block.h"
 #include "kernels/attention/flash/schedule.h"
 #include "kernels/common/executor.h"
@@ -55,7 +56,8 @@ class TileAttention {
     for (std::int64_t p = 0; p < num_panels_; ++p) Begin(PanelAt(p));
     const KeyRange keys = block_.RangeOfRows(0, block_.rows);
     for (std::int64_t begin = keys.begin; begin < keys.end && !executor.cancelled(); begin += key_block_) {
-      AttendBlock({begin, std::min(begin + key_block_, keys.end)});
+      const std::int64_t end = std::min(begin + key_block_, keys.end);
+      AttendBlock({begin, end}, {end, std::min(end + key_block_, keys.end)});
     }
     for (std::int64_t p = 0; p < num_panels_; ++p) Finish(PanelAt(p));
   }
@@ -120,22 +122,60 @@ class TileAttention {
     }
   }
 
-  // All panels attend to keys [begin, end).
-  void AttendBlock(KeyRange keys) {
+  const T* KeyAt(std::int64_t key) const {
+    return static_cast<const T*>(block_.params.key) + block_.KeyToken(key) * shape_.head_dim;
+  }
+  const T* ValueAt(std::int64_t key) const {
+    return static_cast<const T*>(block_.params.value) + block_.KeyToken(key) * shape_.value_head_dim;
+  }
+
+  // Requests keys and values of the next block, a few lines between the tiles of the products.
+  class NextBlock {
+   public:
+    NextBlock(const TileAttention& attention, KeyRange keys)
+        : key_(attention.KeyAt(keys.begin), attention.shape_.kv_heads * KeyBytes(attention), KeyBytes(attention), keys.size()),
+          value_(attention.ValueAt(keys.begin), attention.shape_.kv_heads * ValueBytes(attention), ValueBytes(attention),
+                 keys.size()) {
+      const std::int64_t rows = attention.key_block_ + attention.shape_.value_head_dim;
+      const std::int64_t tiles = attention.num_panels_ * CeilDivide(rows, kTileRows);
+      key_step_bytes_ = CeilDivide(keys.size() * KeyBytes(attention), tiles);
+      value_step_bytes_ = CeilDivide(keys.size() * ValueBytes(attention), tiles);
+    }
+
+    void Advance() {
+      key_.Advance(key_step_bytes_);
+      value_.Advance(value_step_bytes_);
+    }
+
+   private:
+    static std::int64_t KeyBytes(const TileAttention& attention) { return attention.shape_.head_dim * std::int64_t{sizeof(T)}; }
+    static std::int64_t ValueBytes(const TileAttention& attention) {
+      return attention.shape_.value_head_dim * std::int64_t{sizeof(T)};
+    }
+
+    PrefetchCursor key_;
+    PrefetchCursor value_;
+    std::int64_t key_step_bytes_;
+    std::int64_t value_step_bytes_;
+  };
+
+  // All panels attend to `keys`; `next` follow.
+  void AttendBlock(KeyRange keys, KeyRange next) {
     const std::int64_t dims = shape_.head_dim, value_dims = shape_.value_head_dim;
-    const T* key = static_cast<const T*>(block_.params.key) + block_.KeyToken(keys.begin) * dims;
-    const T* value = static_cast<const T*>(block_.params.value) + block_.KeyToken(keys.begin) * value_dims;
+    const T* const key = KeyAt(keys.begin);
+    const T* const value = ValueAt(keys.begin);
     LoadTile(key, shape_.kv_heads * dims, keys.size(), dims, key_);
     std::fill_n(key_ + keys.size() * dims, TileScratch::kKeyPadding * dims, 0.0f);
     const bool finite = LoadTile(value, shape_.kv_heads * value_dims, keys.size(), value_dims, value_);
     if (!finite) ZeroNonFinite(value_, keys.size() * value_dims);
 
+    NextBlock next_block(*this, next);
     for (std::int64_t p = 0; p < num_panels_; ++p) {
       const Panel panel = PanelAt(p);
       const KeyRange range = block_.RangeOfRows(panel.row_begin, panel.row_end);
       const KeyRange seen = {std::max(keys.begin, range.begin), std::min(keys.end, range.end)};
       if (seen.begin >= seen.end) continue;
-      AttendPanel(panel, seen, seen.begin - keys.begin);
+      AttendPanel(panel, seen, seen.begin - keys.begin, next_block);
       if (!finite) {
         AddNonFinite(block_, panel.row_begin, panel.row_end, seen,
                      value + (seen.begin - keys.begin) * shape_.kv_heads * value_dims, shape_.kv_heads * value_dims,
@@ -145,18 +185,19 @@ class TileAttention {
   }
 
   // `keys` begin at row tile_begin of the tiles.
-  void AttendPanel(const Panel& panel, KeyRange keys, std::int64_t tile_begin) {
+  void AttendPanel(const Panel& panel, KeyRange keys, std::int64_t tile_begin, NextBlock& next_block) {
+    const auto prefetch = [&] { next_block.Advance(); };
     const Lanes d;
     const std::int64_t dims = shape_.head_dim, value_dims = shape_.value_head_dim;
     MultiplyPanel<Update::kOverwrite>(d, RoundUp(keys.size(), kTileRows), panel.vectors, dims,
-                                      {key_ + tile_begin * dims, dims, 1}, {panel.query, panel.stride},
-                                      {scores_, panel.stride});
+                                      {key_ + tile_begin * dims, dims, 1}, {panel.query, panel.stride}, {scores_, panel.stride},
+                                      nullptr, prefetch);
     TransformScores(panel, keys);
     HWY_ALIGN float rescale[kTileVectors * kLanes];
     for (std::int64_t v = 0; v < panel.vectors; ++v) SoftmaxLanes(panel, v * kLanes, keys.size(), rescale);
     MultiplyPanel<Update::kScaleAdd>(d, value_dims, panel.vectors, keys.size(),
                                      {value_ + tile_begin * value_dims, 1, value_dims}, {scores_, panel.stride},
-                                     {panel.output, panel.stride}, rescale);
+                                     {panel.output, panel.stride}, rescale, prefetch);
   }
 
   // From products to logits: scale, soft cap, ALiBi, bias, and -inf for hidden keys, each only where it has an effect.
