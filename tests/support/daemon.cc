@@ -110,7 +110,8 @@ Daemon::~Daemon() {
 }
 
 void Daemon::ReadAddresses() {
-  for (const std::string line : absl::StrSplit(process_->standard_error(), '\n')) {
+  const std::vector<std::string> lines = absl::StrSplit(process_->standard_error(), '\n');
+  for (const std::string& line : lines) {
     const std::size_t at = line.find(" address=");
     if (line.find("msg=listening") == std::string::npos || at == std::string::npos) continue;
     const std::string address = line.substr(at + 9);

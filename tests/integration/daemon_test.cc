@@ -1,0 +1,257 @@
+// The daemon as a process: flags, logs, health, metrics, drain.
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "client/cpp/client.h"
+#include "client/cpp/error.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/daemon.h"
+#include "tests/support/status_matchers.h"
+
+namespace ridgeline {
+namespace {
+
+using client::Client;
+using support::Daemon;
+using support::IsOk;
+using support::Process;
+using support::StatusIs;
+using ::testing::HasSubstr;
+
+constexpr const char* kServices[] = {"", "ridgeline.v1.AttentionService", "ridgeline.v1.BenchmarkService",
+                                     "ridgeline.v1.DeviceService"};
+
+Client Connect(const std::string& address) {
+  client::ClientOptions options;
+  options.timeout = absl::Minutes(1);
+  options.retry.max_attempts = 1;
+  return *Client::Create(address, options);
+}
+
+v1::AttendRequest RandomRequest(std::int64_t tokens) {
+  v1::AttendRequest request;
+  const auto fill = [&](v1::Tensor& tensor) {
+    tensor.set_data_type(v1::DATA_TYPE_FLOAT32);
+    for (const std::int64_t extent : {std::int64_t{1}, tokens, std::int64_t{1}, std::int64_t{64}}) tensor.add_shape(extent);
+    tensor.mutable_random()->set_seed(1);
+  };
+  fill(*request.mutable_query());
+  fill(*request.mutable_dense()->mutable_key());
+  fill(*request.mutable_dense()->mutable_value());
+  return request;
+}
+
+struct BadFlag {
+  std::string flag;
+  std::string named;  // in the error
+};
+
+TEST(FlagsTest, ABadValueEndsTheStartAndNamesTheFlag) {
+  for (const BadFlag& bad : std::vector<BadFlag>{{"--lanes=0", "--lanes"},
+                                                 {"--lanes=2000", "--lanes"},
+                                                 {"--threads=-1", "--threads"},
+                                                 {"--device=tpu", "--device"},
+                                                 {"--device=cuda:0", "--device"},
+                                                 {"--listen=nonsense", "--listen"},
+                                                 {"--listen=", "--listen"},
+                                                 {"--listen=127.0.0.1:99999", "--listen"},
+                                                 {"--metrics_listen=1", "--metrics_listen"},
+                                                 {"--max_message_bytes=0", "--max_message_bytes"},
+                                                 {"--max_message_bytes=3000000000", "--max_message_bytes"},
+                                                 {"--max_queued_requests=-1", "--max_queued_requests"},
+                                                 {"--max_queued_bytes=0", "--max_queued_bytes"},
+                                                 {"--memory_limit_bytes=-5", "--memory_limit_bytes"},
+                                                 {"--drain_timeout=-1s", "--drain_timeout"}}) {
+    Process process({support::DaemonProgram(), "--listen=127.0.0.1:0", "--metrics_listen=", bad.flag});
+    EXPECT_EQ(process.Wait(absl::Seconds(20)), 1) << bad.flag;
+    EXPECT_THAT(process.standard_error(), HasSubstr(bad.named)) << bad.flag;
+  }
+}
+
+TEST(FlagsTest, AnAddressInUseEndsTheStartAndNamesTheFlag) {
+  Daemon daemon;
+  const std::pair<std::string, std::string> cases[] = {
+      {absl::StrCat("--listen=", daemon.tcp_address()), "--listen"},
+      {absl::StrCat("--listen=", daemon.unix_address()), "--listen"},
+      {absl::StrCat("--listen=unix:/", std::string(200, 'x')), "--listen"},
+      {absl::StrCat("--metrics_listen=", daemon.metrics_address()), "--metrics_listen"}};
+  for (const auto& [flag, named] : cases) {
+    Process process(
+        {support::DaemonProgram(), "--listen=127.0.0.1:0", "--metrics_listen=", support::SharedRooflineFlag(), flag});
+    EXPECT_EQ(process.Wait(absl::Seconds(30)), 1) << flag;
+    EXPECT_THAT(process.standard_error(), HasSubstr(named)) << flag;
+  }
+  EXPECT_THAT(Connect(daemon.unix_address()).CheckHealth(""), IsOk()) << "the first daemon is unharmed";
+}
+
+TEST(FlagsTest, AStaleSocketFileIsReplaced) {
+  Daemon first;
+  const std::string address = first.unix_address();
+  first.process().Signal(SIGKILL);
+  first.process().Wait(absl::Seconds(10));
+  ASSERT_TRUE(std::filesystem::exists(address.substr(5)));
+  Daemon second({absl::StrCat("--listen=", address, ",127.0.0.1:0")});
+  EXPECT_THAT(Connect(address).CheckHealth(""), IsOk());
+}
+
+TEST(LogTest, EveryLineIsKeysAndValues) {
+  Daemon daemon;
+  const std::vector<std::string> lines = absl::StrSplit(daemon.process().standard_error(), '\n', absl::SkipEmpty());
+  for (const std::string& line : lines) {
+    EXPECT_TRUE(absl::StartsWith(line, "time=")) << line;
+    EXPECT_THAT(line, HasSubstr(" level="));
+    EXPECT_THAT(line, HasSubstr(" msg="));
+  }
+}
+
+TEST(HealthTest, OverallAndEachService) {
+  Daemon daemon;
+  const Client client = Connect(daemon.tcp_address());
+  for (const char* service : kServices) EXPECT_THAT(client.CheckHealth(service), IsOk()) << service;
+  EXPECT_THAT(client.CheckHealth("ridgeline.v1.NoSuchService"), StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST(DeviceTest, TellsWhatItIs) {
+  Daemon daemon({"--lanes=3", "--memory_limit_bytes=1000000000"});
+  const Client client = Connect(daemon.unix_address());
+  const auto device = client.GetDevice();
+  ASSERT_THAT(device, IsOk());
+  EXPECT_EQ(device->type(), v1::DEVICE_TYPE_CPU);
+  EXPECT_EQ(device->lanes(), 3);
+  EXPECT_EQ(device->memory_limit_bytes(), 1'000'000'000);
+  EXPECT_FALSE(device->instance_id().empty());
+  const auto roofline = client.GetRoofline();
+  ASSERT_THAT(roofline, IsOk());
+  EXPECT_GT(roofline->bytes_per_second(), 0);
+  EXPECT_EQ(roofline->compute_roofs_size(), 3);
+}
+
+TEST(DeviceTest, MemoryIsCountedResetAndGivenBack) {
+  Daemon daemon;
+  const Client client = Connect(daemon.unix_address());
+  ASSERT_THAT(client.Attend(RandomRequest(100)), IsOk());
+  const auto used = client.GetMemoryStats();
+  ASSERT_THAT(used, IsOk());
+  EXPECT_GT(used->peak_allocated_bytes(), 0);
+  EXPECT_GT(used->reserved_bytes(), 0);
+  EXPECT_THAT(client.EmptyMemoryCache(), IsOk());
+  EXPECT_THAT(client.ResetPeakMemoryStats(), IsOk());
+  const auto emptied = client.GetMemoryStats();
+  ASSERT_THAT(emptied, IsOk());
+  EXPECT_EQ(emptied->reserved_bytes(), 0);
+  EXPECT_EQ(emptied->peak_allocated_bytes(), 0);
+}
+
+TEST(MetricsTest, PagesAnswer) {
+  Daemon daemon;
+  ASSERT_THAT(Connect(daemon.unix_address()).Attend(RandomRequest(100)), IsOk());
+  const support::HttpResponse metrics = support::HttpRequest("GET", daemon.metrics_address(), "/metrics");
+  EXPECT_EQ(metrics.code, 200);
+  for (const char* name :
+       {"ridgeline_rpc_requests_total{code=\"OK\",method=\"ridgeline.v1.AttentionService/Attend\"} 1",
+        "ridgeline_rpc_duration_seconds", "ridgeline_kernel_seconds", "ridgeline_flops_total", "ridgeline_lanes_busy 0",
+        "ridgeline_queue_wait_seconds", "ridgeline_allocator_allocated_bytes", "ridgeline_allocator_reserved_bytes",
+        "ridgeline_allocator_retries_total", "ridgeline_allocator_out_of_memory_total", "ridgeline_build_info"}) {
+    EXPECT_THAT(metrics.body, HasSubstr(name));
+  }
+  EXPECT_EQ(support::HttpRequest("GET", daemon.metrics_address(), "/healthz").body, "ok\n");
+  EXPECT_EQ(support::HttpRequest("GET", daemon.metrics_address(), "/readyz").code, 200);
+  EXPECT_EQ(support::HttpRequest("GET", daemon.metrics_address(), "/").code, 404);
+  EXPECT_EQ(support::HttpRequest("GET", daemon.metrics_address(), "/metricsx").code, 404);
+  EXPECT_EQ(support::HttpRequest("POST", daemon.metrics_address(), "/metrics").code, 405);
+}
+
+TEST(MetricsTest, NoHistogramHasMoreThanSixteenBuckets) {
+  Daemon daemon;
+  ASSERT_THAT(Connect(daemon.unix_address()).Attend(RandomRequest(100)), IsOk());
+  std::map<std::string, int> buckets;  // of a series, its le aside
+  const std::vector<std::string> lines =
+      absl::StrSplit(support::HttpRequest("GET", daemon.metrics_address(), "/metrics").body, '\n', absl::SkipEmpty());
+  for (const std::string& line : lines) {
+    const std::size_t le = line.find("le=\"");
+    if (line.find("_bucket{") != std::string::npos && le != std::string::npos) ++buckets[line.substr(0, le)];
+  }
+  EXPECT_FALSE(buckets.empty());
+  for (const auto& [series, count] : buckets) EXPECT_LE(count, 16) << series;
+}
+
+TEST(MetricsTest, PromtoolFindsNothingToSay) {
+  if (std::system("promtool --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "no promtool (Debian package prometheus)";
+  Daemon daemon;
+  ASSERT_THAT(Connect(daemon.unix_address()).Attend(RandomRequest(100)), IsOk());
+  const std::string path = absl::StrCat(daemon.folder(), "/metrics");
+  const std::string output = absl::StrCat(daemon.folder(), "/promtool");
+  std::ofstream(path) << support::HttpRequest("GET", daemon.metrics_address(), "/metrics").body;
+  EXPECT_EQ(std::system(absl::StrCat("promtool check metrics <", path, " >", output, " 2>&1").c_str()), 0);
+  std::ifstream said(output);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(said), {}), "");
+}
+
+TEST(DrainTest, AdmittedWorkIsAnsweredAndTheExitIsClean) {
+  Daemon daemon({"--lanes=1"});
+  std::atomic<int> answered = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      if (Connect(daemon.unix_address()).Attend(RandomRequest(12'000)).ok()) ++answered;
+    });
+  }
+  // All four are in, one of them on the lane.
+  const auto admitted = [&] {
+    return support::HttpRequest("GET", daemon.metrics_address(), "/metrics").body.find("ridgeline_queue_requests 3") !=
+           std::string::npos;
+  };
+  for (int i = 0; i < 500 && !admitted(); ++i) absl::SleepFor(absl::Milliseconds(5));
+  daemon.process().Signal(SIGTERM);
+  bool saw_not_ready = false;
+  for (int i = 0; i < 200 && !saw_not_ready; ++i) {
+    saw_not_ready = support::HttpRequest("GET", daemon.metrics_address(), "/readyz").code == 503;
+    absl::SleepFor(absl::Milliseconds(2));
+  }
+  EXPECT_TRUE(saw_not_ready);
+  const Client late = Connect(daemon.unix_address());
+  EXPECT_FALSE(late.CheckHealth("").ok());
+  EXPECT_THAT(late.Attend(RandomRequest(10)), StatusIs(absl::StatusCode::kUnavailable));
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(daemon.process().Wait(absl::Seconds(40)), 0) << daemon.process().standard_error();
+  EXPECT_EQ(answered, 4);
+}
+
+TEST(DrainTest, WorkThatDoesNotFinishInTimeIsCancelled) {
+  Daemon daemon({"--drain_timeout=100ms"});
+  std::thread caller([&] { EXPECT_FALSE(Connect(daemon.unix_address()).Attend(RandomRequest(60'000)).ok()); });
+  absl::SleepFor(absl::Milliseconds(300));
+  daemon.process().Signal(SIGTERM);
+  EXPECT_EQ(daemon.process().Wait(absl::Seconds(30)), 1);
+  caller.join();
+}
+
+TEST(DrainTest, ASecondSignalEndsAtOnce) {
+  Daemon daemon;
+  std::thread caller([&] { EXPECT_FALSE(Connect(daemon.unix_address()).Attend(RandomRequest(60'000)).ok()); });
+  absl::SleepFor(absl::Milliseconds(300));
+  daemon.process().Signal(SIGTERM);
+  absl::SleepFor(absl::Milliseconds(200));
+  EXPECT_EQ(daemon.process().Wait(absl::ZeroDuration()), -1) << "it drains";
+  daemon.process().Signal(SIGTERM);
+  EXPECT_EQ(daemon.process().Wait(absl::Seconds(5)), 1);
+  caller.join();
+}
+
+}  // namespace
+}  // namespace ridgeline
