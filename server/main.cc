@@ -1,5 +1,5 @@
 // ridgelined: reads flags, builds the rooms' objects, hands each its parts, waits for a signal, drains.
-#include <pthread.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -33,27 +33,36 @@ namespace {
 using base::Log;
 using base::LogLevel;
 
-// Blocks the signals that end the daemon, in this thread and those that it starts, so that WaitForSignal alone gets them.
-sigset_t BlockSignals() {
-  signal(SIGPIPE, SIG_IGN);
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  return signals;
+// Where the handler says that a signal came. A handler has no other way to know of anything, and blocked signals with sigwait
+// are none: libraries start threads of their own before main does, in which the signals stay unblocked.
+int signal_pipe[2];
+
+void OnSignal(int signal_number) {
+  const auto byte = static_cast<char>(signal_number);
+  if (write(signal_pipe[1], &byte, 1) != 1) _exit(EXIT_FAILURE);
 }
 
-int WaitForSignal(const sigset_t& signals) {
-  int signal_number = 0;
-  sigwait(&signals, &signal_number);
-  return signal_number;
+absl::Status CatchSignals() {
+  if (pipe2(signal_pipe, O_CLOEXEC) != 0) return absl::UnavailableError("no pipe for signals could be made");
+  signal(SIGPIPE, SIG_IGN);
+  struct sigaction action = {};
+  action.sa_handler = OnSignal;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
+  return absl::OkStatus();
+}
+
+int WaitForSignal() {
+  char byte = 0;
+  while (read(signal_pipe[0], &byte, 1) != 1) continue;
+  return byte;
 }
 
 // A second signal means: now.
-void ExitOnNextSignal(const sigset_t& signals) {
-  std::thread([signals] {
-    WaitForSignal(signals);
+void ExitOnNextSignal() {
+  std::thread([] {
+    WaitForSignal();
     Log(LogLevel::kWarning, "ending without draining");
     _exit(EXIT_FAILURE);
   }).detach();
@@ -125,19 +134,20 @@ int Run() {
     Log(LogLevel::kError, "cannot start", {{"error", config.status().message()}});
     return EXIT_FAILURE;
   }
-  const sigset_t signals = BlockSignals();
   Log(LogLevel::kInfo, "starting", {{"version", std::string(base::Version())}, {"pid", getpid()}});
   Daemon daemon;
-  if (const absl::Status started = Start(*config, daemon); !started.ok()) {
+  absl::Status started = CatchSignals();
+  if (started.ok()) started = Start(*config, daemon);
+  if (!started.ok()) {
     Log(LogLevel::kError, "cannot start", {{"error", started.message()}});
     return EXIT_FAILURE;
   }
   daemon.grpc_server->SetServing(true);
   Announce(daemon);
 
-  const int signal_number = WaitForSignal(signals);
+  const int signal_number = WaitForSignal();
   Log(LogLevel::kInfo, "draining", {{"signal", signal_number}, {"timeout", absl::FormatDuration(config->drain_timeout)}});
-  ExitOnNextSignal(signals);
+  ExitOnNextSignal();
   const bool finished = Drain(config->drain_timeout, daemon);
   Log(finished ? LogLevel::kInfo : LogLevel::kWarning, "stopped", {{"all_work_finished", finished ? "true" : "false"}});
   return finished ? EXIT_SUCCESS : EXIT_FAILURE;

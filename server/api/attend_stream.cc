@@ -21,7 +21,7 @@ constexpr std::size_t kMaxInFlight = 4;
 
 // One request's place in the line.
 struct Slot {
-  std::shared_ptr<engine::Call> call;  // null until the engine has taken it, or if it refused
+  std::shared_ptr<engine::Call> call;  // while the engine has it: a call keeps its callback, which keeps the slot
   std::optional<absl::Status> status;  // once it is answered
   grpc::ByteBuffer response;           // if the status is ok
 };
@@ -94,15 +94,17 @@ class AttendStreamReactor : public AttendStreamBase {
     bool unwanted;
     {
       base::MutexLock lock(&mutex_);
-      slot->call = call;
+      if (!slot->status.has_value()) slot->call = call;
       unwanted = end_.has_value();
     }
     if (unwanted && call != nullptr) call->Cancel();
   }
 
   void SetAnswer(const std::shared_ptr<Slot>& slot, absl::StatusOr<grpc::ByteBuffer> answer) {
+    std::shared_ptr<engine::Call> finished;
     {
       base::MutexLock lock(&mutex_);
+      finished = std::move(slot->call);
       slot->status = answer.status();
       if (answer.ok()) slot->response = *std::move(answer);
     }
