@@ -63,7 +63,7 @@ absl::StatusOr<Value> DifferenceValue(const Entry& standard, const Entry& flash)
 }
 
 std::vector<Column> Columns() {
-  return {{"tokens", "tokens", true, /*groups=*/true},
+  return {{"tokens", "tokens", /*groups=*/true},
           {"algorithm", "algorithm"},
           {"kernel_time_seconds", "kernel time"},
           {"workspace_bytes", "workspace"},
@@ -73,10 +73,10 @@ std::vector<Column> Columns() {
           {"roof_fraction", "of roof"},
           {"speed_up", "speed-up"},
           {"max_abs_difference", "difference"},
-          {"round_trip_seconds", "round trip", /*in_table=*/false},
-          {"arithmetic_intensity_flops_per_byte", "intensity", /*in_table=*/false},
-          {"kernel", "kernel", /*in_table=*/false},
-          {"error", "error", /*in_table=*/false}};
+          {"round_trip_seconds", ""},
+          {"arithmetic_intensity_flops_per_byte", ""},
+          {"kernel", ""},
+          {"error", ""}};
 }
 
 // The values of Columns().
@@ -154,8 +154,7 @@ Document DocumentOf(const std::string& device, const ProblemShape& shape, v1::Da
                                 {"head_dim", "", shape.head_dim},
                                 {"value_head_dim", "", shape.value_head_dim},
                                 {"mask", "", mask},
-                                {"runs", "", std::int64_t{num_runs}}},
-                               /*in_table=*/false});
+                                {"runs", "", std::int64_t{num_runs}}}});
   document.rows = Rows{"results", Columns(), {}};
   return document;
 }

@@ -37,20 +37,18 @@ struct Value {
 
 struct Field {
   std::string key;    // stable: "kernel_time_seconds"
-  std::string label;  // "kernel"
+  std::string label;  // "kernel"; empty: for programs only
   Value value;
 };
 
 struct Section {
   std::string title;
   std::vector<Field> fields;
-  bool in_table = true;  // false: for programs only; `heading` tells people
 };
 
 struct Column {
   std::string key;
-  std::string label;
-  bool in_table = true;
+  std::string label;    // empty: for programs only
   bool groups = false;  // in tables, a cell equal to the one above it stays blank
 };
 

@@ -14,19 +14,20 @@ Section ExecutionSection(const v1::ExecutionReport& report) {
            {"algorithm", "algorithm", AlgorithmName(report.algorithm())},
            {"kernel", "kernel", report.kernel()},
            {"kernel_reason", "why this kernel", report.kernel_reason()},
-           {"batch_requests", "requests in launch", std::int64_t{report.batch_requests()}}}};
+           {"batch_requests", "requests together", std::int64_t{report.batch_requests()}}}};
 }
 
 Section TimeSection(const Measurement& measurement, int num_runs) {
   const v1::ExecutionReport& report = measurement.report;
+  const bool spread = num_runs > 1;
   const auto time = [](const google::protobuf::Duration& duration) { return Value(Seconds(duration), Unit::kSeconds); };
   return {num_runs == 1 ? "Time" : absl::StrCat("Time (the median of ", num_runs, " runs by kernel time)"),
-          {{"runs", "runs", std::int64_t{num_runs}},
+          {{"runs", "", std::int64_t{num_runs}},
            {"queue_time_seconds", "queue", time(report.queue_time())},
            {"upload_time_seconds", "upload", time(report.upload_time())},
            {"kernel_time_seconds", "kernel", time(report.kernel_time())},
-           {"min_kernel_time_seconds", "kernel, fastest", {measurement.min_kernel_seconds, Unit::kSeconds}},
-           {"max_kernel_time_seconds", "kernel, slowest", {measurement.max_kernel_seconds, Unit::kSeconds}},
+           {"min_kernel_time_seconds", spread ? "kernel, fastest" : "", {measurement.min_kernel_seconds, Unit::kSeconds}},
+           {"max_kernel_time_seconds", spread ? "kernel, slowest" : "", {measurement.max_kernel_seconds, Unit::kSeconds}},
            {"download_time_seconds", "download", time(report.download_time())},
            {"round_trip_seconds", "round trip", {measurement.round_trip_seconds, Unit::kSeconds}}}};
 }

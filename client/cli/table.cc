@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -89,14 +91,16 @@ void AppendLine(std::string& out, std::string line) {
   absl::StrAppend(&out, line, "\n");
 }
 
+// Empty when the section has nothing for people.
 std::string SectionText(const Section& section, std::size_t label_width, const Painter& painter) {
   std::string out;
-  if (!section.title.empty()) AppendLine(out, painter.Paint(kBold, section.title));
   for (const Field& field : section.fields) {
+    if (field.label.empty()) continue;
     const std::string padding(label_width - DisplayWidth(field.label) + kColumnGap, ' ');
     AppendLine(out, absl::StrCat("  ", field.label, padding, painter.Paint(field.value.tone, ShownText(field.value))));
   }
-  return out;
+  if (out.empty() || section.title.empty()) return out;
+  return absl::StrCat(painter.Paint(kBold, section.title), "\n", out);
 }
 
 // One column, laid out: its cells as text, padded to one width.
@@ -139,7 +143,7 @@ std::string RowsText(const Rows& rows, const Painter& painter) {
   std::string header, rule;
   std::vector<std::string> lines(rows.values.size());
   for (std::size_t c = 0; c < rows.columns.size(); ++c) {
-    if (!rows.columns[c].in_table) continue;
+    if (rows.columns[c].label.empty()) continue;
     const LaidOutColumn column = LayOut(rows, c, painter);
     absl::StrAppend(&header, gap, column.header);
     absl::StrAppend(&rule, gap, column.rule);
@@ -165,7 +169,8 @@ std::string RenderTable(const Document& document, bool colour) {
     for (const Field& field : section.fields) label_width = std::max(label_width, DisplayWidth(field.label));
   }
   for (const Section& section : document.sections) {
-    if (section.in_table) parts.push_back(SectionText(section, label_width, painter));
+    std::string text = SectionText(section, label_width, painter);
+    if (!text.empty()) parts.push_back(std::move(text));
   }
   if (document.rows.has_value()) parts.push_back(RowsText(*document.rows, painter));
   if (!document.notes.empty()) parts.push_back(absl::StrCat(absl::StrJoin(document.notes, "\n"), "\n"));

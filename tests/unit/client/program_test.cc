@@ -1,0 +1,297 @@
+// The program itself, as a user runs it, against a server in this process.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/cpp/npy.h"
+#include "client/cpp/tensor_io.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+#include "tests/unit/client/fake_server.h"
+#include "tests/unit/client/wire_error.h"
+
+namespace ridgeline::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+struct Outcome {
+  int exit_status;
+  std::string out;
+  std::string err;
+};
+
+class ProgramTest : public ::testing::Test {
+ protected:
+  ProgramTest() : folder_(absl::StrCat(::testing::TempDir(), "/ridgeline_program_test_", getpid())) {
+    std::filesystem::create_directories(folder_);
+    server_.attend = [this](const auto&, const auto& request, auto* response) { return Attend(request, response); };
+    server_.device.set_name("Fake Device");
+  }
+  ~ProgramTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string Path(const std::string& name) const { return absl::StrCat(folder_, "/", name); }
+
+  // `arguments` as a shell reads them.
+  Outcome Run(const std::string& arguments) const {
+    const std::string command = absl::StrCat(RIDGELINE_PROGRAM, " --address=", server_.address(), " ", arguments, " >",
+                                             Path("stdout"), " 2>", Path("stderr"), " </dev/null");
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, Content("stdout"), Content("stderr")};
+  }
+
+  std::string Content(const std::string& name) const {
+    std::ifstream file(Path(name), std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  // Output: ones of the query's shape, 1.5 for flash in its first element. Standard refuses more than 1024 tokens.
+  grpc::Status Attend(const v1::AttendRequest& request, v1::AttendResponse* response) {
+    requests_.push_back(request);
+    const bool flash = request.options().algorithm() != v1::ALGORITHM_STANDARD;
+    if (!flash && request.query().shape(1) > 1024) {
+      return grpc::Status(grpc::RESOURCE_EXHAUSTED, "standard attention needs 8 TiB",
+                          client::WireDetails(client::InfoWithReason("OUT_OF_MEMORY")));
+    }
+    v1::ExecutionReport& report = *response->mutable_report();
+    report.set_device("Fake Device");
+    report.set_algorithm(flash ? v1::ALGORITHM_FLASH : v1::ALGORITHM_STANDARD);
+    report.set_kernel(flash ? "flash_kernel" : "standard_kernel");
+    report.set_kernel_reason("it was asked for");
+    report.set_batch_requests(1);
+    report.mutable_kernel_time()->set_nanos(flash ? 1'000'000 : 2'500'000);
+    report.set_flops(4'000'000);
+    report.set_bytes(1 << 20);
+    report.set_flops_per_second(4e9);
+    report.set_bytes_per_second(1.05e9);
+    report.set_arithmetic_intensity(3.81);
+    report.set_bound(v1::BOUND_MEMORY);
+    report.set_roof_fraction(0.5);
+    report.set_workspace_bytes(2048);
+    if (request.output().discard()) return grpc::Status::OK;
+
+    std::int64_t num_elements = 1;
+    for (const std::int64_t extent : request.query().shape()) num_elements *= extent;
+    std::vector<float> output(num_elements, 1.0F);
+    if (flash) output[0] = 1.5F;
+    *response->mutable_output() = request.query();
+    response->mutable_output()->set_data_type(v1::DATA_TYPE_FLOAT32);
+    response->mutable_output()->set_inline_data(output.data(), output.size() * sizeof(float));
+    if (request.output().log_sum_exp()) {
+      const float log_sum_exp = -std::numeric_limits<float>::infinity();
+      v1::Tensor& tensor = *response->mutable_log_sum_exp();
+      tensor.set_data_type(v1::DATA_TYPE_FLOAT32);
+      tensor.add_shape(1);
+      tensor.set_inline_data(&log_sum_exp, sizeof(log_sum_exp));
+    }
+    return grpc::Status::OK;
+  }
+
+  void WriteFloat64(const std::string& name, const std::vector<std::int64_t>& shape, const std::vector<double>& values) const {
+    const std::string bytes(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(double));
+    ASSERT_OK(client::WriteNpy(Path(name), {client::ElementType::kFloat64, shape, bytes}));
+  }
+
+  const std::string folder_;
+  std::vector<v1::AttendRequest> requests_;
+  client::FakeServer server_;  // last: it stops before what its handler uses goes
+};
+
+TEST_F(ProgramTest, AttendPrintsItsReport) {
+  const Outcome outcome = Run("attend --random=1,4,2,8 --kv_heads=1 --causal --window_left=0 --scale=0 --algorithm=flash");
+  EXPECT_EQ(outcome.exit_status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, IsEmpty());
+  EXPECT_EQ(outcome.out.substr(0, outcome.out.find("round trip")), R"(Attention
+  elements           float32
+  query              1 × 4 × 2 × 8
+  key                1 × 4 × 1 × 8
+  value              1 × 4 × 1 × 8
+  mask               causal, window of 0 to the left
+
+Execution
+  device             Fake Device
+  algorithm          flash
+  kernel             flash_kernel
+  why this kernel    it was asked for
+  requests together  1
+
+Time
+  queue              0 s
+  upload             0 s
+  kernel             1.00 ms
+  download           0 s
+  )");
+  EXPECT_THAT(outcome.out, HasSubstr(R"(
+Cost
+  arithmetic         4.00 MFLOP
+  bytes moved        1.00 MiB
+  workspace          2.00 KiB
+  arithmetic rate    4.00 GFLOP/s
+  bandwidth          1.05 GB/s
+  intensity          3.81 FLOP/B
+  bound by           memory
+  share of the roof  50.0 %
+)"));
+
+  ASSERT_EQ(requests_.size(), 1);
+  const v1::AttendRequest& request = requests_[0];
+  EXPECT_EQ(request.query().random().seed(), 1);
+  EXPECT_EQ(request.dense().key().random().seed(), 2);
+  EXPECT_EQ(request.dense().value().random().seed(), 3);
+  EXPECT_TRUE(request.options().causal());
+  EXPECT_TRUE(request.options().has_window_left());
+  EXPECT_EQ(request.options().window_left(), 0);
+  EXPECT_FALSE(request.options().has_window_right());
+  EXPECT_TRUE(request.options().has_scale());
+  EXPECT_EQ(request.options().scale(), 0);
+  EXPECT_TRUE(request.output().discard());
+}
+
+TEST_F(ProgramTest, AttendReadsAndWritesFiles) {
+  WriteFloat64("q.npy", {1, 1, 1, 2}, {0.5, -2});
+  const Outcome outcome =
+      Run(absl::StrCat("attend --dtype=bfloat16 --key_lengths=1 --query=", Path("q.npy"), " --key=", Path("q.npy"),
+                       " --value=", Path("q.npy"), " --output=", Path("o.npy"), " --log_sum_exp=", Path("l.npy")));
+  EXPECT_EQ(outcome.exit_status, 0) << outcome.err;
+  ASSERT_EQ(requests_.size(), 1);
+  EXPECT_EQ(requests_[0].query().data_type(), v1::DATA_TYPE_BFLOAT16);
+  EXPECT_EQ(requests_[0].query().inline_data(), std::string("\x00\x3f\x00\xc0", 4));
+  EXPECT_THAT(requests_[0].dense().lengths(), ElementsAre(1));
+  ASSERT_OK_AND_ASSIGN(const client::Array output, client::ReadNpy(Path("o.npy")));
+  EXPECT_THAT(output.shape, ElementsAre(1, 1, 1, 2));
+  EXPECT_EQ(client::ElementAt(output, 0), 1.5);
+  ASSERT_OK_AND_ASSIGN(const client::Array log_sum_exp, client::ReadNpy(Path("l.npy")));
+  EXPECT_EQ(client::ElementAt(log_sum_exp, 0), -std::numeric_limits<double>::infinity());
+}
+
+TEST_F(ProgramTest, AttendJudgesTheAnswer) {
+  WriteFloat64("right.npy", {1, 1, 1, 2}, {1.5, 1});
+  WriteFloat64("wrong.npy", {1, 1, 1, 2}, {1.5, 1.01});
+  WriteFloat64("other.npy", {1, 1, 2}, {1.5, 1});
+  const std::string attend = "attend --random=1,1,1,2 --format=json --expect=";
+  const Outcome right = Run(attend + Path("right.npy"));
+  EXPECT_EQ(right.exit_status, 0) << right.err;
+  EXPECT_THAT(right.out, HasSubstr("\"output_within_tolerance\": true"));
+  const Outcome wrong = Run(attend + Path("wrong.npy"));
+  EXPECT_EQ(wrong.exit_status, 1);
+  EXPECT_THAT(wrong.out, HasSubstr("\"output_within_tolerance\": false"));
+  EXPECT_THAT(wrong.err, AllOf(HasSubstr("by 0.01 at element 1 (1 against 1.01)"), HasSubstr("tolerance is 0.0001")));
+  EXPECT_EQ(Run(attend + Path("wrong.npy") + " --tolerance=0.02").exit_status, 0);
+  const Outcome other = Run(attend + Path("other.npy"));
+  EXPECT_EQ(other.exit_status, 1);
+  EXPECT_THAT(other.err, HasSubstr("shapes differ: [1, 1, 1, 2] against [1, 1, 2]"));
+}
+
+TEST_F(ProgramTest, CompareShowsBothAlgorithmsAndGoesOnAfterARefusal) {
+  const Outcome outcome = Run("compare --lengths=128,2048 --heads=2 --head_dim=8 --repeat=2");
+  EXPECT_EQ(outcome.exit_status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, IsEmpty());  // progress is for terminals
+  EXPECT_EQ(outcome.out,
+            R"(Fake Device
+float32, batch 1, 2 query heads on 2, head dimension 8, mask: none; kernel times are medians of 2
+
+  tokens  algorithm  kernel time  workspace  bandwidth    arithmetic  bound by  of roof  speed-up  difference
+  ──────  ─────────  ───────────  ─────────  ─────────  ────────────  ────────  ───────  ────────  ──────────
+     128  standard       2.50 ms   2.00 KiB  1.05 GB/s  4.00 GFLOP/s  memory     50.0 %
+          flash          1.00 ms   2.00 KiB  1.05 GB/s  4.00 GFLOP/s  memory     50.0 %    2.50 ×        0.50
+   2,048  standard       refused          —          —             —  —               —
+          flash          1.00 ms   2.00 KiB  1.05 GB/s  4.00 GFLOP/s  memory     50.0 %         —           —
+
+2,048 tokens, standard, refused: RESOURCE_EXHAUSTED: standard attention needs 8 TiB [OUT_OF_MEMORY]
+)");
+  EXPECT_EQ(requests_.size(), 3 * 3 + 1);
+}
+
+TEST_F(ProgramTest, CompareInCsvRepeatsTheSettings) {
+  const Outcome outcome = Run("compare --lengths=128 --heads=4 --kv_heads=2 --head_dim=8 --repeat=1 --causal --format=csv");
+  EXPECT_EQ(outcome.exit_status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out,
+              StartsWith("device,data_type,batch,query_heads,kv_heads,head_dim,value_head_dim,mask,runs,tokens,algorithm,"
+                         "kernel_time_seconds,workspace_bytes,bytes_per_second,flops_per_second,bound,roof_fraction,"
+                         "speed_up,max_abs_difference,"));
+  EXPECT_THAT(outcome.out,
+              HasSubstr("\nFake Device,float32,1,4,2,8,8,causal,1,128,standard,0.0025,2048,1.05e+09,4e+09,memory,0.5,,,"));
+  EXPECT_THAT(outcome.out,
+              HasSubstr("\nFake Device,float32,1,4,2,8,8,causal,1,128,flash,0.001,2048,1.05e+09,4e+09,memory,0.5,2.5,0.5,"));
+}
+
+TEST_F(ProgramTest, DeviceShowsItsRoofs) {
+  server_.device.set_type(v1::DEVICE_TYPE_CPU);
+  server_.device.set_l1_cache_bytes(32 << 10);
+  server_.roofline.set_bytes_per_second(20e9);
+  v1::ComputeRoof* roof = server_.roofline.add_compute_roofs();
+  roof->set_data_type(v1::DATA_TYPE_FLOAT32);
+  roof->set_flops_per_second(100e9);
+  roof->set_theoretical_flops_per_second(125e9);
+  roof->set_ridge_point_flops_per_byte(5);
+  const Outcome outcome = Run("device");
+  EXPECT_EQ(outcome.exit_status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("\n  L1 data cache        32.0 KiB\n  L2 cache             —\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("\n  elements     measured    in theory  reached  ridge point\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("\n  float32   100 GFLOP/s  125 GFLOP/s   80.0 %  5.00 FLOP/B\n"));
+}
+
+TEST_F(ProgramTest, MemoryShowsActsAndWhatTheyGaveBack) {
+  server_.memory_stats.set_allocated_bytes(1 << 20);
+  server_.memory_stats.set_limit_bytes(2 << 20);
+  const Outcome plain = Run("memory --format=json");
+  EXPECT_THAT(plain.out, AllOf(HasSubstr("\"allocated_bytes\": 1048576,"), Not(HasSubstr("released_bytes"))));
+  EXPECT_EQ(server_.num_resets(), 0);
+  const Outcome acted = Run("memory --empty_cache --reset_peaks");
+  EXPECT_EQ(acted.exit_status, 0) << acted.err;
+  EXPECT_THAT(acted.out, AllOf(HasSubstr("released"), HasSubstr("4.00 KiB"), HasSubstr("█ allocated 1.00 MiB")));
+  EXPECT_EQ(server_.num_resets(), 1);
+}
+
+TEST_F(ProgramTest, HealthIsAnExitStatus) {
+  EXPECT_EQ(Run("health").exit_status, 0);
+  server_.health().SetServingStatus(false);
+  const Outcome outcome = Run("health");
+  EXPECT_EQ(outcome.exit_status, 1);
+  EXPECT_EQ(outcome.err, "ridgeline: FAILED_PRECONDITION: the server is not serving\n");
+}
+
+TEST_F(ProgramTest, ErrorsAreOneLineAndAHint) {
+  const Outcome outcome = Run("--address=127.0.0.1:1 device");  // the later --address counts
+  EXPECT_EQ(outcome.exit_status, 1);
+  EXPECT_THAT(outcome.out, IsEmpty());
+  EXPECT_THAT(outcome.err,
+              AllOf(StartsWith("ridgeline: UNAVAILABLE: "),
+                    HasSubstr("\nIs the daemon running at 127.0.0.1:1? `ridgelined --listen=127.0.0.1:1` starts it.\n")));
+  WriteFloat64("q.npy", {1, 1, 1, 2}, {0.5, -2});
+  const Outcome float64 =
+      Run(absl::StrCat("attend --query=", Path("q.npy"), " --key=", Path("q.npy"), " --value=", Path("q.npy")));
+  EXPECT_EQ(float64.exit_status, 2);
+  EXPECT_THAT(float64.err, HasSubstr("convert it with --dtype=float32"));
+}
+
+TEST_F(ProgramTest, WrongCommandLinesEndWithTwo) {
+  EXPECT_THAT(Run("atend").err, StartsWith("ridgeline: there is no command atend; did you mean attend?\n"));
+  for (const std::string arguments :
+       {"", "atend", "attend", "attend --random=1,2", "attend --lengths=1", "device extra", "device --format=xml",
+        "compare --repeat=0", "compare --lengths=0", "attend --random=1,1,1,8 --query=q.npy", "device --address=nowhere"}) {
+    EXPECT_EQ(Run(arguments).exit_status, 2) << arguments;
+  }
+  EXPECT_EQ(Run("help").exit_status, 0);
+  EXPECT_EQ(Run("attend --help").exit_status, 0);
+  EXPECT_EQ(requests_.size(), 0);  // none reached the server
+}
+
+}  // namespace
+}  // namespace ridgeline::cli
