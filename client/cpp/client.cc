@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "client/cpp/error.h"
 #include "google/protobuf/wrappers.pb.h"
+#include "grpc/grpc.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
@@ -65,6 +66,13 @@ grpc::ChannelArguments MakeChannelArguments(const RetryPolicy& retry) {
   const int backoff_ms = static_cast<int>(std::max<std::int64_t>(1, absl::ToInt64Milliseconds(retry.initial_backoff / 2)));
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, backoff_ms);
   return arguments;
+}
+
+// Keeps gRPC up until the process ends. Otherwise it goes down with the last channel, and after large messages gRPC 1.51 then
+// waits 10 seconds for objects of its own.
+void PinGrpc() {
+  static const bool pinned = (grpc_init(), true);
+  static_cast<void>(pinned);
 }
 
 }  // namespace
@@ -162,6 +170,7 @@ absl::StatusOr<Client> Client::Create(absl::string_view address, ClientOptions o
   absl::Status status = CheckAddress(address);
   status.Update(CheckName(options.name));
   if (!status.ok()) return status;
+  PinGrpc();
   return Client(std::make_unique<Impl>(std::string(address), std::move(options)));
 }
 

@@ -85,7 +85,7 @@ TEST(ClientTest, NamesItselfAndSetsADeadline) {
   ASSERT_OK(Connect(server, options).Attend({}));
   EXPECT_EQ(name, "a test");
   EXPECT_GT(time_left, absl::Seconds(10));
-  EXPECT_LE(time_left, absl::Seconds(30));
+  EXPECT_LE(time_left, absl::Seconds(31));  // the server rounds up what it was told
 }
 
 TEST(ClientTest, RetriesUntilTheServerIsAvailable) {
