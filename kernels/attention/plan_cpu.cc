@@ -39,8 +39,8 @@ std::int64_t ScoreBytes(const AttentionShape& shape, const Sequence* sequences) 
 AttentionPlan PlanOnCpu(const AttentionShape& shape, const Sequence* sequences, std::optional<Algorithm> requested,
                         const CpuLimits& limits) {
   AttentionPlan plan = {};
-  // Flash wherever the planner may choose. It was faster on every shape measured with the code that OpenBLAS 0.3.21 picks on our
-  // machines, and where a faster sgemm overtakes it, S still costs the memory; standard/README.md has both measurements.
+  // Flash wherever the planner may choose. It was faster on every shape measured with the code that OpenBLAS 0.3.21 picks on
+  // our machines, and where a faster sgemm overtakes it, S still costs the memory; standard/README.md has both measurements.
   plan.algorithm = requested.value_or(Algorithm::kFlash);
   plan.reason = requested.has_value() ? "the request names it"
                                       : "it needs no S, which would take " + FormatBytes(ScoreBytes(shape, sequences));
