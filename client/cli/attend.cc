@@ -116,7 +116,7 @@ struct Answer {
   std::string expect_path;
 };
 
-// Writes the tensor and compares it. A difference above the tolerance goes to the verdict.
+// Writes the tensor and compares it. A difference above the tolerance is a complaint.
 absl::Status Judge(const Answer& answer, v1::Tensor tensor, Result& result) {
   if (answer.write_path.empty() && answer.expect_path.empty()) return absl::OkStatus();
   const absl::StatusOr<client::Array> got = client::FromTensor(std::move(tensor));
@@ -143,9 +143,9 @@ absl::Status Judge(const Answer& answer, v1::Tensor tensor, Result& result) {
                                        {absl::StrCat(answer.name, "_tolerance"), "tolerance", tolerance},
                                        {absl::StrCat(answer.name, "_within_tolerance"), "within tolerance", within}}});
   if (!within) {
-    result.verdict.Update(absl::DataLossError(absl::StrFormat(
-        "%s differs from %s by %g at element %d (%g against %g); the tolerance is %g", answer.label, answer.expect_path,
-        difference->max_abs, difference->element_idx, difference->got, difference->want, tolerance)));
+    absl::StrAppendFormat(&result.complaint, "%s%s differs from %s by %g at element %d (%g against %g); the tolerance is %g",
+                          result.complaint.empty() ? "" : "; ", answer.label, answer.expect_path, difference->max_abs,
+                          difference->element_idx, difference->got, difference->want, tolerance);
   }
   return absl::OkStatus();
 }

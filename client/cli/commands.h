@@ -14,8 +14,9 @@ namespace ridgeline::cli {
 
 struct Result {
   Document document;
-  // An error here is printed after the document and makes the exit status 1: the work was done and judged, and failed.
-  absl::Status verdict;
+  // Each is printed after the document and makes the exit status 1.
+  std::string complaint;      // the work was done and judged, and is wrong
+  absl::Status interruption;  // the work broke off; the document has what was done until then
 };
 
 struct Command {

@@ -24,6 +24,35 @@ ABSL_FLAG(std::int64_t, head_dim, 64, "Head dimension.");
 namespace ridgeline::cli {
 namespace {
 
+// What to compare, from the flags.
+struct Comparison {
+  std::vector<std::int64_t> lengths;
+  ProblemShape shape;  // but for the lengths
+  v1::DataType type = v1::DATA_TYPE_FLOAT32;
+  int num_runs = 1;
+};
+
+absl::StatusOr<Comparison> ComparisonFromFlags() {
+  const absl::StatusOr<int> num_runs = RunsFromFlags(/*default_runs=*/5);
+  if (!num_runs.ok()) return num_runs.status();
+  const absl::StatusOr<v1::DataType> type = DataTypeFromFlags();
+  if (!type.ok()) return type.status();
+  absl::StatusOr<std::vector<std::int64_t>> lengths = ParseIntegers("lengths", absl::GetFlag(FLAGS_lengths), /*minimum=*/1);
+  if (!lengths.ok()) return lengths.status();
+  if (lengths->empty()) return UsageError("--lengths is empty; at least one is needed");
+
+  Comparison comparison;
+  comparison.lengths = *std::move(lengths);
+  comparison.num_runs = *num_runs;
+  if (*type != v1::DATA_TYPE_UNSPECIFIED) comparison.type = *type;
+  ProblemShape& shape = comparison.shape;
+  shape.batch = absl::GetFlag(FLAGS_batch);
+  shape.query_heads = shape.kv_heads = absl::GetFlag(FLAGS_heads);
+  shape.head_dim = shape.value_head_dim = absl::GetFlag(FLAGS_head_dim);
+  OverrideFromFlags(shape);
+  return comparison;
+}
+
 // One algorithm on one length: what was measured, or why the server refused it.
 struct Entry {
   std::int64_t tokens = 0;
@@ -137,65 +166,66 @@ absl::Status AppendPair(const Entry& standard, const Entry& flash, Document& doc
 }
 
 // What all rows have in common.
-Document DocumentOf(const std::string& device, const ProblemShape& shape, v1::DataType type, int num_runs) {
+Document DocumentOf(const Comparison& comparison, const std::string& device) {
+  const ProblemShape& shape = comparison.shape;
+  const std::string type = DataTypeName(comparison.type);
   const std::string mask = MaskText(OptionsFromFlags());
+  const std::string value_head_dim =
+      shape.value_head_dim == shape.head_dim ? "" : absl::StrCat(" (values ", shape.value_head_dim, ")");
   Document document;
-  document.heading =
-      absl::StrCat(device, "\n", DataTypeName(type), ", batch ", shape.batch, ", ", shape.query_heads, " query heads on ",
-                   shape.kv_heads, ", head dimension ", shape.head_dim,
-                   shape.value_head_dim == shape.head_dim ? "" : absl::StrCat(" (values ", shape.value_head_dim, ")"),
-                   ", mask: ", mask, "; kernel times are medians of ", num_runs);
+  document.heading = absl::StrCat(device, "\n", type, ", batch ", shape.batch, ", ", shape.query_heads, " query heads, ",
+                                  shape.kv_heads, " key-value heads, head dimension ", shape.head_dim, value_head_dim,
+                                  ", mask: ", mask, "; medians of ", comparison.num_runs);
   document.sections.push_back({"",
                                {{"device", "", device},
-                                {"data_type", "", DataTypeName(type)},
+                                {"data_type", "", type},
                                 {"batch", "", shape.batch},
                                 {"query_heads", "", shape.query_heads},
                                 {"kv_heads", "", shape.kv_heads},
                                 {"head_dim", "", shape.head_dim},
                                 {"value_head_dim", "", shape.value_head_dim},
                                 {"mask", "", mask},
-                                {"runs", "", std::int64_t{num_runs}}}});
+                                {"runs", "", std::int64_t{comparison.num_runs}}}});
   document.rows = Rows{"results", Columns(), {}};
   return document;
+}
+
+// Measures both algorithms on one length and appends their rows.
+absl::Status CompareLength(const client::Client& client, const Comparison& comparison, std::int64_t length, Progress& progress,
+                           Document& document) {
+  ProblemShape shape = comparison.shape;
+  shape.query_tokens = shape.key_tokens = length;
+  v1::AttendRequest request = RandomRequest(shape, comparison.type);
+  const auto measure = [&](v1::Algorithm algorithm) {
+    progress.Show(absl::StrCat(FormatCount(length), " tokens, ", AlgorithmName(algorithm), " …"));
+    request.mutable_options()->set_algorithm(algorithm);
+    return MeasureEntry(client, request, comparison.num_runs);
+  };
+  const absl::StatusOr<Entry> standard = measure(v1::ALGORITHM_STANDARD);
+  if (!standard.ok()) return standard.status();
+  const absl::StatusOr<Entry> flash = measure(v1::ALGORITHM_FLASH);
+  if (!flash.ok()) return flash.status();
+  return AppendPair(*standard, *flash, document);
 }
 
 }  // namespace
 
 absl::StatusOr<Result> RunCompare(const client::Client& client) {
-  const absl::StatusOr<int> num_runs = RunsFromFlags(/*default_runs=*/5);
-  if (!num_runs.ok()) return num_runs.status();
-  const absl::StatusOr<std::vector<std::int64_t>> lengths =
-      ParseIntegers("lengths", absl::GetFlag(FLAGS_lengths), /*minimum=*/1);
-  if (!lengths.ok()) return lengths.status();
-  absl::StatusOr<v1::DataType> type = DataTypeFromFlags();
-  if (!type.ok()) return type.status();
-  if (*type == v1::DATA_TYPE_UNSPECIFIED) type = v1::DATA_TYPE_FLOAT32;
-
-  ProblemShape shape;
-  shape.batch = absl::GetFlag(FLAGS_batch);
-  shape.query_heads = shape.kv_heads = absl::GetFlag(FLAGS_heads);
-  shape.head_dim = shape.value_head_dim = absl::GetFlag(FLAGS_head_dim);
-  OverrideFromFlags(shape);
-
+  const absl::StatusOr<Comparison> comparison = ComparisonFromFlags();
+  if (!comparison.ok()) return comparison.status();
   const absl::StatusOr<v1::Device> device = client.GetDevice();
   if (!device.ok()) return device.status();
-  Document document = DocumentOf(device->name(), shape, *type, *num_runs);
+
+  Result result;
+  result.document = DocumentOf(*comparison, device->name());
   Progress progress;
-  for (const std::int64_t length : *lengths) {
-    shape.query_tokens = shape.key_tokens = length;
-    v1::AttendRequest request = RandomRequest(shape, *type);
-    Entry entries[2];
-    for (const v1::Algorithm algorithm : {v1::ALGORITHM_STANDARD, v1::ALGORITHM_FLASH}) {
-      progress.Show(absl::StrCat(FormatCount(length), " tokens, ", AlgorithmName(algorithm), " …"));
-      request.mutable_options()->set_algorithm(algorithm);
-      absl::StatusOr<Entry> entry = MeasureEntry(client, request, *num_runs);
-      if (!entry.ok()) return entry.status();
-      entries[algorithm == v1::ALGORITHM_FLASH] = *std::move(entry);
-    }
-    absl::Status status = AppendPair(entries[0], entries[1], document);
-    if (!status.ok()) return status;
+  for (const std::int64_t length : comparison->lengths) {
+    result.interruption = CompareLength(client, *comparison, length, progress, result.document);
+    if (!result.interruption.ok()) break;
   }
-  return Result{std::move(document), absl::OkStatus()};
+  // What was measured is shown, however the rest went.
+  if (result.document.rows->values.empty()) return result.interruption;
+  return result;
 }
 
 }  // namespace ridgeline::cli

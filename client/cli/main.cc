@@ -78,7 +78,10 @@ int RunCommand(const Command& command) {
   if (!result.ok()) return PrintError(result.status(), address);
   std::cout << Render(result->document, format) << std::flush;
   if (!std::cout) return PrintError(absl::UnknownError("writing the result failed"), address);
-  return result->verdict.ok() ? EXIT_SUCCESS : PrintError(result->verdict, address);
+  if (!result->interruption.ok()) return PrintError(result->interruption, address);
+  if (result->complaint.empty()) return EXIT_SUCCESS;
+  std::cerr << "ridgeline: " << result->complaint << "\n";
+  return kFailed;
 }
 
 absl::Status NoSuchCommand(const std::string& name) {

@@ -64,6 +64,7 @@ class ProgramTest : public ::testing::Test {
   // Output: ones of the query's shape, 1.5 for flash in its first element. Standard refuses more than 1024 tokens.
   grpc::Status Attend(const v1::AttendRequest& request, v1::AttendResponse* response) {
     requests_.push_back(request);
+    if (request.query().shape(1) >= broken_from_tokens_) return grpc::Status(grpc::INTERNAL, "a fault");
     const bool flash = request.options().algorithm() != v1::ALGORITHM_STANDARD;
     if (!flash && request.query().shape(1) > 1024) {
       return grpc::Status(grpc::RESOURCE_EXHAUSTED, "standard attention needs 8 TiB",
@@ -109,6 +110,7 @@ class ProgramTest : public ::testing::Test {
   }
 
   const std::string folder_;
+  std::int64_t broken_from_tokens_ = std::numeric_limits<std::int64_t>::max();
   std::vector<v1::AttendRequest> requests_;
   client::FakeServer server_;  // last: it stops before what its handler uses goes
 };
@@ -191,7 +193,8 @@ TEST_F(ProgramTest, AttendJudgesTheAnswer) {
   const Outcome wrong = Run(attend + Path("wrong.npy"));
   EXPECT_EQ(wrong.exit_status, 1);
   EXPECT_THAT(wrong.out, HasSubstr("\"output_within_tolerance\": false"));
-  EXPECT_THAT(wrong.err, AllOf(HasSubstr("by 0.01 at element 1 (1 against 1.01)"), HasSubstr("tolerance is 0.0001")));
+  EXPECT_THAT(wrong.err, AllOf(StartsWith("ridgeline: output differs from "),
+                               HasSubstr("by 0.01 at element 1 (1 against 1.01)"), HasSubstr("tolerance is 0.0001")));
   EXPECT_EQ(Run(attend + Path("wrong.npy") + " --tolerance=0.02").exit_status, 0);
   const Outcome other = Run(attend + Path("other.npy"));
   EXPECT_EQ(other.exit_status, 1);
@@ -204,7 +207,7 @@ TEST_F(ProgramTest, CompareShowsBothAlgorithmsAndGoesOnAfterARefusal) {
   EXPECT_THAT(outcome.err, IsEmpty());  // progress is for terminals
   EXPECT_EQ(outcome.out,
             R"(Fake Device
-float32, batch 1, 2 query heads on 2, head dimension 8, mask: none; kernel times are medians of 2
+float32, batch 1, 2 query heads, 2 key-value heads, head dimension 8, mask: none; medians of 2
 
   tokens  algorithm  kernel time  workspace  bandwidth    arithmetic  bound by  of roof  speed-up  difference
   ──────  ─────────  ───────────  ─────────  ─────────  ────────────  ────────  ───────  ────────  ──────────
@@ -216,6 +219,17 @@ float32, batch 1, 2 query heads on 2, head dimension 8, mask: none; kernel times
 2,048 tokens, standard, refused: RESOURCE_EXHAUSTED: standard attention needs 8 TiB [OUT_OF_MEMORY]
 )");
   EXPECT_EQ(requests_.size(), 3 * 3 + 1);
+}
+
+TEST_F(ProgramTest, CompareShowsWhatItHasWhenItBreaksOff) {
+  broken_from_tokens_ = 256;
+  const Outcome broken = Run("compare --lengths=128,256,512 --heads=1 --head_dim=8 --repeat=1");
+  EXPECT_EQ(broken.exit_status, 1);
+  EXPECT_THAT(broken.out, AllOf(HasSubstr("  128  standard"), Not(HasSubstr("  256  standard"))));
+  EXPECT_EQ(broken.err, "ridgeline: INTERNAL: a fault\n");
+  const Outcome nothing = Run("compare --lengths=512 --heads=1 --head_dim=8 --repeat=1");
+  EXPECT_EQ(nothing.exit_status, 1);
+  EXPECT_THAT(nothing.out, IsEmpty());
 }
 
 TEST_F(ProgramTest, CompareInCsvRepeatsTheSettings) {
@@ -283,9 +297,9 @@ TEST_F(ProgramTest, ErrorsAreOneLineAndAHint) {
 
 TEST_F(ProgramTest, WrongCommandLinesEndWithTwo) {
   EXPECT_THAT(Run("atend").err, StartsWith("ridgeline: there is no command atend; did you mean attend?\n"));
-  for (const std::string arguments :
-       {"", "atend", "attend", "attend --random=1,2", "attend --lengths=1", "device extra", "device --format=xml",
-        "compare --repeat=0", "compare --lengths=0", "attend --random=1,1,1,8 --query=q.npy", "device --address=nowhere"}) {
+  for (const std::string arguments : {"", "atend", "attend", "attend --random=1,2", "attend --lengths=1", "device extra",
+                                      "device --format=xml", "compare --repeat=0", "compare --lengths=0", "compare --lengths=",
+                                      "attend --random=1,1,1,8 --query=q.npy", "device --address=nowhere"}) {
     EXPECT_EQ(Run(arguments).exit_status, 2) << arguments;
   }
   EXPECT_EQ(Run("help").exit_status, 0);
