@@ -44,7 +44,7 @@ struct ProblemShape {
 // "B,S,H,D", or "B,Sq,Sk,Hq,Hkv,D".
 absl::StatusOr<ProblemShape> ParseProblemShape(absl::string_view text);
 
-// What the user probably meant: the candidate that fewest single-character edits away, if that is near enough to be likely.
+// What the user probably meant: the candidate that the fewest single-character edits make of it, if those are few.
 std::optional<std::string> ClosestMatch(absl::string_view word, absl::Span<const std::string> candidates);
 
 }  // namespace ridgeline::cli

@@ -19,7 +19,7 @@ enum class Tone { kPlain, kGood, kBad };
 
 struct Value {
   Value() = default;
-  Value(std::string text) : content(std::move(text)) {}  // NOLINT: converts on purpose, as do the next four
+  Value(std::string text) : content(std::move(text)) {}  // NOLINT: converts on purpose, as do the others
   Value(const char* text) : content(std::string(text)) {}
   Value(bool truth) : content(truth) {}
   Value(std::int64_t number, Unit number_unit = Unit::kNone) : content(number), unit(number_unit) {}

@@ -194,8 +194,6 @@ absl::StatusOr<Array> ReadNpy(const std::string& path) {
     return Malformed(path, absl::StrCat("element type '", header->descr,
                                         "'; little-endian '<f2', '<f4', '<f8', and '<V2' or '<u2' for bfloat16, are read"));
   }
-  // An array of at most one dimension, or none of whose elements exist, lies the same in both orders; NumPy marks such ones
-  // as C order itself.
   if (header->fortran_order) {
     return Malformed(path, "the array is in Fortran (column-major) order; save np.ascontiguousarray(array) instead");
   }
