@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Every test that this machine can run: installs what is missing, builds, tests; ends with one line that says how it went.
-#   tests/run.sh            everything
+#   tests/run.sh            the stages that CI runs: release and fuzz
 #   tests/run.sh release    one stage: release, asan, fuzz or tsan
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 fuzz_seconds=${RIDGELINE_FUZZ_SECONDS:-60}
 stages=("${@:-all}")
-[[ "${stages[0]}" == all ]] && stages=(release asan fuzz tsan)
+[[ "${stages[0]}" == all ]] && stages=(release fuzz)
 
 step() { printf '\n== %s (%s)\n' "$*" "$(date +%T)"; }
 
@@ -23,7 +23,7 @@ release() {
   step "release: build"
   build release all all_verify_interface_header_sets
   step "release: tests"
-  ctest --preset release
+  ctest --preset release --no-tests=error -j2
 }
 
 # Clang's address and leak sanitizer; its thread-safety analysis checks the locks of the same build.
@@ -31,7 +31,7 @@ asan() {
   step "asan: build"
   build asan
   step "asan: tests"
-  ctest --preset asan -LE house
+  ctest --preset asan --no-tests=error -LE house
 }
 
 # A minute of mutated requests on the Attend path, under the address sanitizer.
@@ -46,7 +46,7 @@ tsan() {
   step "tsan: build"
   build tsan tsan_tests
   step "tsan: tests"
-  ctest --preset tsan -L tsan
+  ctest --preset tsan --no-tests=error -L tsan
 }
 
 step "packages"
