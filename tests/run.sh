@@ -23,7 +23,7 @@ release() {
   step "release: build"
   build release all all_verify_interface_header_sets
   step "release: tests"
-  ctest --preset release --no-tests=error -j2
+  ctest --preset release --no-tests=error
 }
 
 # Clang's address and leak sanitizer; its thread-safety analysis checks the locks of the same build.
