@@ -20,7 +20,7 @@ class NoTracesTest(unittest.TestCase):
         for line in [
             "cd /root/ridgeline",
             "include(/home/alice/src/room.cmake)",
-            'path = "/work/main/tests"',
+            f'path = "/{"work"}/main/tests"',  # in parts, so that this file has no trace itself
             "ls /tmp/build-mine/bin",
             "pip install --index-url https://mirror.example/simple numpy",
             "deb [trusted=yes] http://mirror.example/debian bookworm main",
@@ -33,7 +33,7 @@ class NoTracesTest(unittest.TestCase):
                 self.assertTrue(found[0].startswith("deploy/demo.sh:2: "), found)
 
     def test_looks_into_scripts_of_continuous_integration(self) -> None:
-        self.assertEqual(len(self.traces_of("cd /work/main", path=".ci/run")), 1)
+        self.assertEqual(len(self.traces_of("cd /" + "work/main", path=".ci/run")), 1)
 
     def test_accepts_what_any_machine_has(self) -> None:
         for line in [
