@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/synchronization/notification.h"
 #include "server/base/log.h"
+#include "server/base/notification.h"
 #include "server/base/status_macros.h"
 #include "server/device/buffer.h"
 #include "server/engine/roofline_cache.h"
@@ -32,13 +32,13 @@ constexpr std::int64_t kMaxCopyBytes = std::int64_t{1} << 30;
 constexpr std::int64_t kGemmSize = 1536;
 
 absl::Status Await(Lane& lane) {
-  absl::Notification done;
+  base::Notification done;
   absl::Status result;
   lane.OnComplete([&](absl::Status status) {
     result = std::move(status);
     done.Notify();
   });
-  done.WaitForNotification();
+  done.Wait();
   return result;
 }
 

@@ -8,7 +8,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "google/protobuf/stubs/logging.h"
 #include "ridgeline/v1/attention.pb.h"
@@ -17,6 +16,7 @@
 #include "server/base/clock.h"
 #include "server/base/error.h"
 #include "server/base/metrics.h"
+#include "server/base/notification.h"
 #include "server/device/cpu_device.h"
 #include "server/engine/engine.h"
 
@@ -62,15 +62,15 @@ void CheckAnswer(const absl::StatusOr<engine::AttendResult>& result) {
 }
 
 void Attend(Daemon& daemon, engine::AttendRequest request) {
-  absl::Notification answered;
+  base::Notification answered;
   const std::shared_ptr<engine::Call> call =
       daemon.engine->Attend(std::move(request), {}, [&](const absl::StatusOr<engine::AttendResult>& result) {
         CheckAnswer(result);
         answered.Notify();  // a second answer aborts here
       });
-  if (!answered.WaitForNotificationWithTimeout(kPatience)) {
+  if (!answered.WaitWithTimeout(kPatience)) {
     call->Cancel();
-    answered.WaitForNotification();
+    answered.Wait();
   }
   // The next input starts from an idle, empty device.
   for (int i = 0; daemon.device->memory_stats().allocation_count != 0 || daemon.engine->load().running_requests != 0; ++i) {

@@ -6,6 +6,7 @@
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "server/base/check.h"
+#include "server/base/notification.h"
 #include "server/device/cpu_device.h"
 
 namespace ridgeline::engine {
@@ -86,7 +87,7 @@ AttendRequest RequestOf(support::AttentionCase& attention_case) {
 }
 
 struct Answer::State {
-  absl::Notification arrived;
+  base::Notification arrived;
   std::atomic<int> count{0};
   absl::StatusOr<AttendResult> result;
 };
@@ -104,7 +105,7 @@ AttendDone Answer::Callback() {
 bool Answer::arrived() const { return state_->arrived.HasBeenNotified(); }
 
 const absl::StatusOr<AttendResult>& Answer::Wait() const {
-  RIDGELINE_CHECK(state_->arrived.WaitForNotificationWithTimeout(absl::Minutes(1)));
+  RIDGELINE_CHECK(state_->arrived.WaitWithTimeout(absl::Minutes(1)));
   return state_->result;
 }
 

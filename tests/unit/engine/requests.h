@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/synchronization/notification.h"
 #include "server/device/device.h"
 #include "server/engine/engine.h"
 #include "tests/support/attention_case.h"
