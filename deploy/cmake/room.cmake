@@ -13,6 +13,8 @@ endif()
 if(RIDGELINE_SANITIZER)
   target_compile_options(ridgeline_options INTERFACE -fsanitize=${RIDGELINE_SANITIZER} -fno-omit-frame-pointer)
   target_link_options(ridgeline_options INTERFACE -fsanitize=${RIDGELINE_SANITIZER})
+  # Compilers spell the question differently; the build knows.
+  target_compile_definitions(ridgeline_options INTERFACE RIDGELINE_SANITIZED)
 endif()
 
 # ridgeline_room(NAME SOURCES ... HEADERS ... LINKS ...)

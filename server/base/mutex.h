@@ -46,9 +46,8 @@ class CondVar {
 
   // False if `timeout` passed first; any duration is legal.
   bool WaitWithTimeout(Mutex* mutex, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    constexpr absl::Duration kYear = absl::Hours(24 * 365);  // now + an infinite timeout would overflow
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
-    const auto signalled = changed_.wait_for(lock, absl::ToChronoNanoseconds(std::min(timeout, kYear)));
+    const auto signalled = changed_.wait_for(lock, absl::ToChronoNanoseconds(std::min(timeout, kLongestWait)));
     lock.release();
     return signalled == std::cv_status::no_timeout;
   }

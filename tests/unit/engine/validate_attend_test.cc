@@ -1,6 +1,7 @@
 #include "server/engine/validate_attend.h"
 
 #include <cmath>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <random>
@@ -32,12 +33,11 @@ struct BadRequest {
   absl::StatusCode code = absl::StatusCode::kInvalidArgument;
 };
 
-std::vector<float> floats(std::initializer_list<double> values) { return {values.begin(), values.end()}; }
-
-// Lives as long as the program, as inline bytes must outlive their request.
+// Inline bytes must outlive their request: they live as long as the program.
 Tensor Floats(std::vector<std::int64_t> shape, std::initializer_list<double> values) {
-  auto* kept = new std::vector<float>(floats(values));
-  return InlineTensor(std::move(shape), DataType::kFloat32, std::as_bytes(std::span(*kept)));
+  static auto& kept = *new std::deque<std::vector<float>>;
+  kept.emplace_back(values.begin(), values.end());
+  return InlineTensor(std::move(shape), DataType::kFloat32, std::as_bytes(std::span(kept.back())));
 }
 
 std::vector<BadRequest> BadRequests() {
