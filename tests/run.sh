@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Every test that this machine can run: installs what is missing, builds, tests; ends with one line that says how it went.
-#   tests/run.sh            the stages that CI runs: release and fuzz
+#   tests/run.sh            everything
 #   tests/run.sh release    one stage: release, asan, fuzz or tsan
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 fuzz_seconds=${RIDGELINE_FUZZ_SECONDS:-60}
 stages=("${@:-all}")
-[[ "${stages[0]}" == all ]] && stages=(release fuzz)
+[[ "${stages[0]}" == all ]] && stages=(release asan fuzz tsan)
 
 step() { printf '\n== %s (%s)\n' "$*" "$(date +%T)"; }
 
