@@ -21,15 +21,21 @@ Section TimeSection(const Measurement& measurement, int num_runs) {
   const v1::ExecutionReport& report = measurement.report;
   const bool spread = num_runs > 1;
   const auto time = [](const google::protobuf::Duration& duration) { return Value(Seconds(duration), Unit::kSeconds); };
-  return {num_runs == 1 ? "Time" : absl::StrCat("Time (the median of ", num_runs, " runs by kernel time)"),
-          {{"runs", "", std::int64_t{num_runs}},
-           {"queue_time_seconds", "queue", time(report.queue_time())},
-           {"upload_time_seconds", "upload", time(report.upload_time())},
-           {"kernel_time_seconds", "kernel", time(report.kernel_time())},
-           {"min_kernel_time_seconds", spread ? "kernel, fastest" : "", {measurement.min_kernel_seconds, Unit::kSeconds}},
-           {"max_kernel_time_seconds", spread ? "kernel, slowest" : "", {measurement.max_kernel_seconds, Unit::kSeconds}},
-           {"download_time_seconds", "download", time(report.download_time())},
-           {"round_trip_seconds", "round trip", {measurement.round_trip_seconds, Unit::kSeconds}}}};
+  Section section = {
+      num_runs == 1 ? "Time" : absl::StrCat("Time (the median of ", num_runs, " runs by kernel time)"),
+      {{"runs", "", std::int64_t{num_runs}},
+       {"queue_time_seconds", "queue", time(report.queue_time())},
+       {"upload_time_seconds", "upload", time(report.upload_time())},
+       {"kernel_time_seconds", "kernel", time(report.kernel_time())},
+       {"min_kernel_time_seconds", spread ? "kernel, fastest" : "", {measurement.min_kernel_seconds, Unit::kSeconds}},
+       {"max_kernel_time_seconds", spread ? "kernel, slowest" : "", {measurement.max_kernel_seconds, Unit::kSeconds}},
+       {"download_time_seconds", "download", time(report.download_time())},
+       {"round_trip_seconds", "round trip", {measurement.round_trip_seconds, Unit::kSeconds}}}};
+  for (const v1::KernelPhase& phase : report.kernel_phases()) {
+    section.fields.push_back(
+        {absl::StrCat("kernel_", phase.name(), "_time_seconds"), absl::StrCat("kernel, ", phase.name()), time(phase.time())});
+  }
+  return section;
 }
 
 Section CostSection(const v1::ExecutionReport& report) {

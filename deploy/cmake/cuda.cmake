@@ -6,6 +6,13 @@ if(NOT RIDGELINE_CUDA STREQUAL "OFF")
 endif()
 if(RIDGELINE_HAVE_CUDA)
   message(STATUS "CUDA toolkit ${CUDAToolkit_VERSION}")
+  set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
+  # Machine code for Ampere and Hopper (with what only sm_90a has); PTX for every chip since Ampere.
+  set(CMAKE_CUDA_ARCHITECTURES "80;90a-real")
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Static)  # so that the daemon starts where there is no CUDA
+  enable_language(CUDA)
+  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 elseif(RIDGELINE_CUDA STREQUAL "ON")
   message(FATAL_ERROR "RIDGELINE_CUDA=ON, but no CUDA toolkit of version 13.0 or newer was found")
 else()

@@ -2,9 +2,12 @@
 
 # Warnings and sanitizers, for every target of ours.
 add_library(ridgeline_options INTERFACE)
-target_compile_options(ridgeline_options INTERFACE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wimplicit-fallthrough)
+set(ridgeline_warnings -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Wimplicit-fallthrough)
+target_compile_options(ridgeline_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${ridgeline_warnings}>")
 if(RIDGELINE_WERROR)
-  target_compile_options(ridgeline_options INTERFACE -Werror)
+  target_compile_options(
+    ridgeline_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>
+                                "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:--Werror all-warnings>")
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   # Locks are annotated: a shared field touched without its mutex does not compile.

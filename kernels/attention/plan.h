@@ -16,6 +16,15 @@ struct CpuLimits {
   std::int64_t l2_cache_bytes = 1 << 20;   // of one core
 };
 
+// What a plan needs to know of a CUDA device.
+struct CudaLimits {
+  int compute_capability = 80;  // major * 10 + minor
+  int num_sms = 1;
+  std::int64_t shared_memory_bytes_per_sm = 164 << 10;
+  std::int64_t shared_memory_bytes_per_block = 163 << 10;  // dynamic, when asked for
+  std::int64_t l2_cache_bytes = 40 << 20;
+};
+
 struct AttentionPlan {
   Algorithm algorithm;
   std::string kernel;            // name with its configuration, e.g. "flash_cpu[bq=64,bk=256,splits=1]"
@@ -26,9 +35,11 @@ struct AttentionPlan {
   std::int64_t workspace_bytes = 0;
 };
 
-// Plans for the CPU. `requested` unset: the planner chooses. `sequences` is host memory, [shape.num_sequences]. The caller has
-// checked the shape; sizes that overflow saturate workspace_bytes at INT64_MAX, which no allocator grants.
+// `requested` unset: the planner chooses. `sequences` is host memory, [shape.num_sequences]. The caller has checked the shape;
+// sizes that overflow saturate workspace_bytes at INT64_MAX, which no allocator grants.
 AttentionPlan PlanOnCpu(const AttentionShape& shape, const Sequence* sequences, std::optional<Algorithm> requested,
                         const CpuLimits& limits);
+AttentionPlan PlanOnCuda(const AttentionShape& shape, const Sequence* sequences, std::optional<Algorithm> requested,
+                         const CudaLimits& limits);
 
 }  // namespace ridgeline::kernels::attention

@@ -155,6 +155,11 @@ void Convert(const engine::ExecutionReport& report, v1::ExecutionReport& message
   message.set_bound(ToMessage(report.bound));
   message.set_roof_fraction(report.roof_fraction);
   message.set_workspace_bytes(report.workspace_bytes);
+  for (const engine::KernelPhase& phase : report.kernel_phases) {
+    v1::KernelPhase& added = *message.add_kernel_phases();
+    added.set_name(phase.name);
+    *added.mutable_time() = ToMessage(phase.time);
+  }
 }
 
 void Convert(const engine::OutputTensor& tensor, v1::Tensor& message) {

@@ -20,6 +20,7 @@ namespace {
 using kernels::attention::Algorithm;
 using kernels::attention::AttentionParams;
 using kernels::attention::AttentionPlan;
+using kernels::attention::Sequence;
 
 // Host memory is device memory here: the result is the buffer itself.
 class CpuHostBuffer final : public HostBuffer {
@@ -75,7 +76,8 @@ absl::StatusOr<Buffer> CpuLane::UploadRandom(kernels::DataType type, std::int64_
   return buffer;
 }
 
-absl::Status CpuLane::Attend(const AttentionPlan& plan, const AttentionParams& params, CancelToken cancel) {
+absl::StatusOr<std::vector<KernelPhase>> CpuLane::Attend(const AttentionPlan& plan, const AttentionParams& params,
+                                                         absl::Span<const Sequence> /*sequences*/, CancelToken cancel) {
   const auto run = [plan, params](kernels::Executor& executor) {
     switch (plan.algorithm) {
       case Algorithm::kStandard:
@@ -85,7 +87,7 @@ absl::Status CpuLane::Attend(const AttentionPlan& plan, const AttentionParams& p
     }
   };
   QueueKernel(run, std::move(cancel));
-  return absl::OkStatus();
+  return std::vector<KernelPhase>();
 }
 
 absl::StatusOr<std::shared_ptr<const HostBuffer>> CpuLane::Download(Buffer buffer) {

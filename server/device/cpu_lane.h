@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
@@ -27,8 +28,10 @@ class CpuLane final : public Lane {
   absl::StatusOr<Buffer> Upload(absl::Span<const HostSlice> slices, std::shared_ptr<const void> owner) override;
   absl::StatusOr<Buffer> UploadRandom(kernels::DataType type, std::int64_t elements, std::uint64_t seed, float mean,
                                       float standard_deviation) override;
-  absl::Status Attend(const kernels::attention::AttentionPlan& plan, const kernels::attention::AttentionParams& params,
-                      CancelToken cancel) override;
+  absl::StatusOr<std::vector<KernelPhase>> Attend(const kernels::attention::AttentionPlan& plan,
+                                                  const kernels::attention::AttentionParams& params,
+                                                  absl::Span<const kernels::attention::Sequence> sequences,
+                                                  CancelToken cancel) override;
   absl::StatusOr<std::shared_ptr<const HostBuffer>> Download(Buffer buffer) override;
   absl::Status Copy(Buffer& destination, const Buffer& source, std::int64_t size_bytes) override;
   absl::Status Gemm(kernels::DataType type, std::int64_t m, std::int64_t n, std::int64_t k, const Buffer& a, const Buffer& b,

@@ -79,6 +79,12 @@ class Event {
   virtual absl::Duration Since(const Event& earlier) const = 0;
 };
 
+// A part of a kernel's time: from the end of the phase before, or the start of the kernel, until `end`.
+struct KernelPhase {
+  const char* name;  // static
+  std::unique_ptr<Event> end;
+};
+
 // Callable from one thread at a time. Errors: RESOURCE_EXHAUSTED (reason OUT_OF_MEMORY, saying requested, allocated, reserved,
 // limit) from calls that allocate; UNAVAILABLE (reason DEVICE_FAILED) once the device is lost. After an error nothing of that
 // call is queued, and what was queued before still runs. What is queued starts at the latest at the next OnComplete.
@@ -96,9 +102,13 @@ class Lane {
   virtual absl::StatusOr<Buffer> UploadRandom(kernels::DataType type, std::int64_t elements, std::uint64_t seed, float mean,
                                               float standard_deviation) = 0;
 
-  // Attention over device memory; `params` is copied, what it points to must live until completion. `cancel` may be null.
-  virtual absl::Status Attend(const kernels::attention::AttentionPlan& plan, const kernels::attention::AttentionParams& params,
-                              CancelToken cancel) = 0;
+  // Attention over device memory; `params` is copied, what it points to must live until completion. `sequences` is
+  // params.sequences in host memory, read before this returns. `cancel` may be null. The result has the phases of a kernel
+  // that consists of several, else nothing.
+  virtual absl::StatusOr<std::vector<KernelPhase>> Attend(const kernels::attention::AttentionPlan& plan,
+                                                          const kernels::attention::AttentionParams& params,
+                                                          absl::Span<const kernels::attention::Sequence> sequences,
+                                                          CancelToken cancel) = 0;
 
   // Hands the buffer's bytes to the host: readable once the lane has completed. The CPU device moves no byte.
   virtual absl::StatusOr<std::shared_ptr<const HostBuffer>> Download(Buffer buffer) = 0;

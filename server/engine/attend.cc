@@ -30,6 +30,7 @@ struct DeviceState {
   Buffer output, log_sum_exp, workspace;
   std::shared_ptr<const HostBuffer> host_output, host_log_sum_exp;
   std::unique_ptr<Event> begin, uploaded, computed, downloaded;
+  std::vector<device::KernelPhase> phases;
 };
 
 absl::StatusOr<Buffer> UploadTensor(Lane& lane, const TensorSource& source) {
@@ -70,7 +71,7 @@ class AttendWork final : public Work {
     RIDGELINE_ASSIGN_OR_RETURN(state_.begin, lane.Record());
     RIDGELINE_RETURN_IF_ERROR(QueueUpload(lane));
     RIDGELINE_ASSIGN_OR_RETURN(state_.uploaded, lane.Record());
-    RIDGELINE_RETURN_IF_ERROR(lane.Attend(plan_, Params(), cancel));
+    RIDGELINE_ASSIGN_OR_RETURN(state_.phases, lane.Attend(plan_, Params(), problem_.sequences, cancel));
     RIDGELINE_ASSIGN_OR_RETURN(state_.computed, lane.Record());
     RIDGELINE_RETURN_IF_ERROR(QueueDownload(lane));
     RIDGELINE_ASSIGN_OR_RETURN(state_.downloaded, lane.Record());
@@ -160,6 +161,11 @@ class AttendWork final : public Work {
     report.algorithm = plan_.algorithm;
     report.upload_time = state_.uploaded->Since(*state_.begin);
     report.kernel_time = state_.computed->Since(*state_.uploaded);
+    const Event* phase_begin = state_.uploaded.get();
+    for (const device::KernelPhase& phase : state_.phases) {
+      report.kernel_phases.push_back({phase.name, phase.end->Since(*phase_begin)});
+      phase_begin = phase.end.get();
+    }
     report.download_time = state_.downloaded->Since(*state_.computed);
     report.flops = cost.flops;
     report.bytes = cost.bytes;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "kernels/attention/attention.h"
@@ -12,6 +13,11 @@
 namespace ridgeline::engine {
 
 enum class Bound { kUnknown, kMemory, kCompute };
+
+struct KernelPhase {
+  std::string name;
+  absl::Duration time;
+};
 
 // As ridgeline.v1.ExecutionReport, field by field.
 struct ExecutionReport {
@@ -32,6 +38,7 @@ struct ExecutionReport {
   Bound bound = Bound::kUnknown;
   double roof_fraction = 0;  // 0 = unknown
   std::int64_t workspace_bytes = 0;
+  std::vector<KernelPhase> kernel_phases;
 };
 
 // Fills rates, intensity, bound and roof_fraction from flops, bytes, kernel_time and the measured roofline. A kernel_time of

@@ -12,10 +12,12 @@ using device::CancelToken;
 using device::Event;
 using device::HostBuffer;
 using device::HostSlice;
+using device::KernelPhase;
 using device::Lane;
 using kernels::DataType;
 using kernels::attention::AttentionParams;
 using kernels::attention::AttentionPlan;
+using kernels::attention::Sequence;
 
 class FlakyLane final : public Lane {
  public:
@@ -37,9 +39,10 @@ class FlakyLane final : public Lane {
     return lane_.UploadRandom(type, elements, seed, mean, standard_deviation);
   }
 
-  absl::Status Attend(const AttentionPlan& plan, const AttentionParams& params, CancelToken cancel) override {
+  absl::StatusOr<std::vector<KernelPhase>> Attend(const AttentionPlan& plan, const AttentionParams& params,
+                                                  absl::Span<const Sequence> sequences, CancelToken cancel) override {
     RIDGELINE_RETURN_IF_ERROR(faults_.CountCall());
-    return lane_.Attend(plan, params, std::move(cancel));
+    return lane_.Attend(plan, params, sequences, std::move(cancel));
   }
 
   absl::StatusOr<std::shared_ptr<const HostBuffer>> Download(Buffer buffer) override {

@@ -67,7 +67,8 @@ class FlakyDeviceTest : public ::testing::Test {
                                              .value = upload.data(),
                                              .output = output.data(),
                                              .workspace = workspace.data()},
-                                            nullptr));
+                                            {&sequence, 1}, nullptr)
+                                    .status());
       RIDGELINE_RETURN_IF_ERROR(lane.Gemm(DataType::kFloat32, 1, 1, 8, upload, random, output));
       return lane.Download(std::move(output)).status();
     }();

@@ -292,7 +292,7 @@ TEST_F(AttendTest, BothAlgorithmsAttend) {
     const std::vector<float> same_rows(3 * 8, 0.5f);
     const Buffer input = Upload(0, same_rows);
     params_.query = params_.key = params_.value = input.data();
-    ASSERT_OK(device_->lane(0).Attend(plan_, params_, nullptr));
+    ASSERT_OK(device_->lane(0).Attend(plan_, params_, {&sequence_, 1}, nullptr));
     const std::vector<float> got = Download(0, std::move(output_));
     ASSERT_EQ(got.size(), same_rows.size());
     EXPECT_THAT(got, Each(::testing::FloatNear(0.5f, 1e-6f))) << kernels::attention::Name(algorithm);
@@ -302,7 +302,7 @@ TEST_F(AttendTest, BothAlgorithmsAttend) {
 TEST_F(AttendTest, CancelledBeforeItStartsItWritesNothing) {
   Prepare(4, Algorithm::kFlash);
   std::memset(output_.data(), 0x7b, 4 * 8 * sizeof(float));
-  ASSERT_OK(device_->lane(0).Attend(plan_, params_, std::make_shared<std::atomic<bool>>(true)));
+  ASSERT_OK(device_->lane(0).Attend(plan_, params_, {&sequence_, 1}, std::make_shared<std::atomic<bool>>(true)));
   EXPECT_OK(Complete(device_->lane(0)));
   const char* const bytes = static_cast<const char*>(output_.data());
   EXPECT_TRUE(std::all_of(bytes, bytes + 4 * 8 * sizeof(float), [](char byte) { return byte == 0x7b; }));
@@ -315,7 +315,7 @@ TEST_F(AttendTest, CancelledWhileItRunsItEndsSoon) {
   const auto cancel = std::make_shared<std::atomic<bool>>(false);
   std::promise<void> reached;
   lane.OnComplete([&reached](absl::Status) { reached.set_value(); });
-  ASSERT_OK(lane.Attend(plan_, params_, cancel));
+  ASSERT_OK(lane.Attend(plan_, params_, {&sequence_, 1}, cancel));
   std::promise<absl::Status> completed;
   lane.OnComplete([&completed](absl::Status status) { completed.set_value(std::move(status)); });
   std::future<absl::Status> status = completed.get_future();
