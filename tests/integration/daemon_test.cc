@@ -131,7 +131,7 @@ TEST(DeviceTest, TellsWhatItIs) {
   const Client client = Connect(daemon.unix_address());
   const auto device = client.GetDevice();
   ASSERT_THAT(device, IsOk());
-  EXPECT_EQ(device->type(), v1::DEVICE_TYPE_CPU);
+  EXPECT_EQ(device->type(), support::TestDevice() == "cpu" ? v1::DEVICE_TYPE_CPU : v1::DEVICE_TYPE_CUDA);
   EXPECT_EQ(device->lanes(), 3);
   EXPECT_EQ(device->memory_limit_bytes(), 1'000'000'000);
   EXPECT_FALSE(device->instance_id().empty());

@@ -91,7 +91,8 @@ std::string Process::standard_error() const { return ReadFile(log_path_); }
 
 Daemon::Daemon(const std::vector<std::string>& flags) : folder_(MakeFolder()) {
   std::vector<std::string> command = {DaemonProgram(), absl::StrCat("--listen=unix:", folder_, "/s.sock,127.0.0.1:0"),
-                                      "--metrics_listen=127.0.0.1:0", SharedRooflineFlag()};
+                                      "--metrics_listen=127.0.0.1:0", absl::StrCat("--device=", TestDevice()),
+                                      SharedRooflineFlag()};
   command.insert(command.end(), flags.begin(), flags.end());
   process_ = std::make_unique<Process>(command);
   const absl::Time deadline = absl::Now() + kStartTimeout;
@@ -123,7 +124,15 @@ void Daemon::ReadAddresses() {
   }
 }
 
-std::string DaemonProgram() { return RIDGELINE_DAEMON; }
+std::string DaemonProgram() {
+  const char* const moved = std::getenv("RIDGELINE_DAEMON_PATH");
+  return moved != nullptr ? moved : RIDGELINE_DAEMON;
+}
+
+std::string TestDevice() {
+  const char* const device = std::getenv("RIDGELINE_TEST_DEVICE");
+  return device != nullptr ? device : "cpu";
+}
 
 std::string SharedRooflineFlag() {
   return absl::StrCat("--roofline_cache=", (std::filesystem::temp_directory_path() / "ridgeline_test_roofline").string());

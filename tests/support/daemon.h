@@ -52,8 +52,11 @@ class Daemon {
   std::unique_ptr<Process> process_;
 };
 
-// Path of the daemon's program.
+// Path of the daemon's program: RIDGELINE_DAEMON_PATH from the environment, for tests that were moved; else as it was built.
 std::string DaemonProgram();
+
+// What Daemon drives: RIDGELINE_TEST_DEVICE from the environment, else "cpu".
+std::string TestDevice();
 
 // The roofline is measured once for all daemons of a test run.
 std::string SharedRooflineFlag();

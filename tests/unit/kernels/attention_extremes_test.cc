@@ -11,7 +11,6 @@
 #include "tests/support/attention_case.h"
 #include "tests/support/attention_shapes.h"
 #include "tests/support/comparator.h"
-#include "tests/support/thread_executor.h"
 #include "tests/unit/kernels/attention_runner.h"
 
 namespace ridgeline::kernels::attention {
@@ -42,7 +41,7 @@ class AttentionExtremesTest : public ::testing::TestWithParam<std::tuple<Algorit
 
   // Errors as for small logits: products that float32 holds exactly leave nothing to round.
   void ExpectRightAsForSmallLogits(AttentionCase& attention_case) {
-    ASSERT_TRUE(RunKernel(algorithm(), attention_case.params(), executor_));
+    ASSERT_TRUE(RunKernel(algorithm(), attention_case.params()));
     const std::vector<double> got = AnswerOf(attention_case);
     std::vector<double> want = attention_case.expected().output;
     const std::vector<double>& lse = attention_case.expected().log_sum_exp;
@@ -55,8 +54,6 @@ class AttentionExtremesTest : public ::testing::TestWithParam<std::tuple<Algorit
     EXPECT_TRUE(
         support::AllWithin(got, want, bound, {.name = attention_case.name(), .shape = {}, .seed = attention_case.seed()}));
   }
-
-  support::ThreadExecutor executor_{2};
 };
 
 INSTANTIATE_TEST_SUITE_P(All, AttentionExtremesTest,
@@ -145,7 +142,7 @@ TEST_P(AttentionExtremesTest, AlibiFarAway) {
   for (const double slope : {1e4, -1e4, 0.0}) {
     AttentionCase with_slope(attention_case.problem(), options, type(), attention_case.seed());
     with_slope.alibi_slopes().Set(0, slope);
-    EXPECT_TRUE(IsRight(algorithm(), with_slope, executor_)) << slope;
+    EXPECT_TRUE(IsRight(algorithm(), with_slope)) << slope;
   }
 }
 

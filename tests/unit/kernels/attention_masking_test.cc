@@ -14,7 +14,6 @@
 #include "tests/support/attention_case.h"
 #include "tests/support/attention_shapes.h"
 #include "tests/support/attention_tolerance.h"
-#include "tests/support/thread_executor.h"
 #include "tests/unit/kernels/attention_runner.h"
 
 namespace ridgeline::kernels::attention {
@@ -48,7 +47,7 @@ class AttentionMaskingTest : public ::testing::TestWithParam<std::tuple<Algorith
       FillToken(attention_case.value(), token, poison);
     }
     const AttentionParams params = attention_case.params();
-    ASSERT_TRUE(RunKernel(algorithm(), params, executor_));
+    ASSERT_TRUE(RunKernel(algorithm(), params));
     EXPECT_TRUE(attention_case.RunWasClean());
     std::int64_t num_seeing_rows = 0;
     for (std::int64_t row = 0; row < kHeads * params.sequences[0].query_tokens; ++row) {
@@ -72,8 +71,6 @@ class AttentionMaskingTest : public ::testing::TestWithParam<std::tuple<Algorith
     const std::vector<reference::VisibleKey> keys = reference::VisibleKeys(params, 0, head_idx, query_idx);
     return std::ranges::any_of(keys, [&](const auto& key) { return std::ranges::count(tokens, key.key_idx) > 0; });
   }
-
-  support::ThreadExecutor executor_{2};
 };
 
 INSTANTIATE_TEST_SUITE_P(All, AttentionMaskingTest,
@@ -130,14 +127,14 @@ TEST_P(AttentionMaskingTest, RowHiddenByItsBiasIsEmpty) {
     FillToken(attention_case.key(), token, kNaN);
     FillToken(attention_case.value(), token, kNaN);
   }
-  EXPECT_TRUE(IsRight(algorithm(), attention_case, executor_));
+  EXPECT_TRUE(IsRight(algorithm(), attention_case));
 }
 
 // One query decodes against keys whose last slots are not filled yet.
 TEST_P(AttentionMaskingTest, LengthsContainWhatLiesBeyondThem) {
   AttentionCase attention_case(support::PaddedProblem(1, 200, {1, 130, 0, 199, 64}, 4, 2, 32), AttentionOptions(), type(), 6);
   EXPECT_TRUE(std::isnan(attention_case.key().Get((200 + 130) * 2 * 32)));
-  EXPECT_TRUE(IsRight(algorithm(), attention_case, executor_));
+  EXPECT_TRUE(IsRight(algorithm(), attention_case));
 }
 
 // NaN in one query, or in one head, stays there.
@@ -147,7 +144,7 @@ TEST_P(AttentionMaskingTest, QueriesAndHeadsAreApart) {
   for (std::int64_t token = 33; token < 66; ++token) {           // KV head 1 of the second
     attention_case.value().Set((token * 2 + 1) * kHeadDim, kNaN);
   }
-  EXPECT_TRUE(IsRight(algorithm(), attention_case, executor_));
+  EXPECT_TRUE(IsRight(algorithm(), attention_case));
 }
 
 }  // namespace

@@ -12,12 +12,10 @@
 
 #include "gtest/gtest.h"
 #include "kernels/attention/attention.h"
-#include "kernels/attention/plan.h"
 #include "kernels/common/data_type.h"
 #include "tests/support/attention_case.h"
 #include "tests/support/attention_shapes.h"
 #include "tests/support/comparator.h"
-#include "tests/support/thread_executor.h"
 #include "tests/unit/kernels/attention_runner.h"
 
 namespace ridgeline::kernels::attention {
@@ -35,14 +33,10 @@ class AttentionPropertiesTest : public ::testing::TestWithParam<std::tuple<Algor
   Algorithm algorithm() const { return std::get<0>(GetParam()); }
   DataType type() const { return std::get<1>(GetParam()); }
 
-  std::vector<double> Answer(AttentionCase& attention_case) { return AnswerOn(executor_, attention_case); }
-
-  std::vector<double> AnswerOn(support::ThreadExecutor& executor, AttentionCase& attention_case) const {
-    EXPECT_TRUE(RunKernel(algorithm(), attention_case.params(), executor));
+  std::vector<double> Answer(AttentionCase& attention_case) const {
+    EXPECT_TRUE(RunKernel(algorithm(), attention_case.params()));
     return AnswerOf(attention_case);
   }
-
-  support::ThreadExecutor executor_{2};
 };
 
 INSTANTIATE_TEST_SUITE_P(All, AttentionPropertiesTest,
@@ -77,21 +71,6 @@ TEST_P(AttentionPropertiesTest, TwoRunsGiveEqualBytes) {
     AttentionCase attention_case(problem, Causal(), type(), DeriveSeed("twice"));
     const std::vector<double> once = Answer(attention_case);
     EXPECT_EQ(Answer(attention_case), once) << attention_case.name();
-  }
-}
-
-// One plan, carried out by one thread or by several, gives the same bytes: who computes a block does not matter.
-TEST_P(AttentionPropertiesTest, NumberOfThreadsDoesNotMatterToAPlan) {
-  for (const AttentionProblem& problem : {DenseProblem(2, 70, 131, 6, 2, 64, 64), DenseProblem(1, 1, 3000, 4, 1, 64, 64)}) {
-    AttentionCase attention_case(problem, Causal(), type(), DeriveSeed("threads"));
-    const AttentionPlan plan = Plan(algorithm(), attention_case.params(), /*num_slots=*/8);
-    std::vector<double> with_eight;
-    for (const int num_slots : {8, 3, 1}) {
-      support::ThreadExecutor executor(num_slots);
-      ASSERT_TRUE(RunKernel(plan, attention_case.params(), executor));
-      if (num_slots == 8) with_eight = AnswerOf(attention_case);
-      EXPECT_EQ(AnswerOf(attention_case), with_eight) << num_slots << " of 8 slots: " << attention_case.name();
-    }
   }
 }
 
@@ -199,7 +178,7 @@ TEST_P(AttentionPropertiesTest, HalvesMergedByLogSumExpGiveTheWhole) {
       part.key_tokens = end - begin;
       params.sequences = &part;
       if (!with_sink) params.sink_logits = nullptr;
-      EXPECT_TRUE(RunKernel(algorithm(), params, executor_));
+      EXPECT_TRUE(RunKernel(algorithm(), params));
       return AnswerOf(whole);
     };
     const std::vector<double> first = answer_part(0, split, /*with_sink=*/true);
@@ -219,22 +198,6 @@ TEST_P(AttentionPropertiesTest, HalvesMergedByLogSumExpGiveTheWhole) {
     }
     EXPECT_TRUE(
         AllWithin(merged, want, bound, {.name = "merged at " + std::to_string(split), .shape = {}, .seed = whole.seed()}));
-  }
-}
-
-// Whoever gave up gets no result, but the kernel comes back, in bounds, wherever it was.
-TEST_P(AttentionPropertiesTest, CancelledKernelReturns) {
-  for (const AttentionProblem& problem : {DenseProblem(2, 130, 300, 4, 2, 32, 32), DenseProblem(1, 1, 3000, 2, 1, 64, 64)}) {
-    for (const std::int64_t tasks_before_cancel : {0, 1, 2, 3, 5, 9}) {
-      for (const int num_slots : {1, 3}) {
-        AttentionCase attention_case(problem, AttentionOptions(), type(), DeriveSeed("cancel"));
-        support::ThreadExecutor executor(num_slots);
-        executor.CancelAfter(tasks_before_cancel);
-        EXPECT_TRUE(RunKernel(algorithm(), attention_case.params(), executor));
-        EXPECT_TRUE(attention_case.RunWasClean());
-        EXPECT_LE(executor.tasks_started(), tasks_before_cancel + num_slots - 1);
-      }
-    }
   }
 }
 

@@ -5,40 +5,20 @@
 
 #include "gtest/gtest.h"
 #include "kernels/attention/attention.h"
-#include "kernels/attention/flash/flash.h"
 #include "kernels/attention/plan.h"
-#include "kernels/attention/standard/standard.h"
-#include "kernels/common/executor.h"
 #include "tests/support/attention_case.h"
 #include "tests/support/attention_tolerance.h"
-#include "tests/support/guarded_buffer.h"
 
 namespace ridgeline::kernels::attention {
 
-AttentionPlan Plan(Algorithm algorithm, const AttentionParams& params, int num_slots) {
-  return PlanOnCpu(params.shape, params.sequences, algorithm, CpuLimits{.num_slots = num_slots});
+::testing::AssertionResult RunKernel(Algorithm algorithm, const AttentionParams& params) {
+  return RunKernel(Plan(algorithm, params), params);
 }
 
-::testing::AssertionResult RunKernel(const AttentionPlan& plan, AttentionParams params, Executor& executor) {
-  const support::GuardedBuffer workspace(plan.workspace_bytes);
-  params.workspace = plan.workspace_bytes > 0 ? workspace.data() : nullptr;
-  if (plan.algorithm == Algorithm::kStandard) {
-    RunStandardOnCpu(plan, params, executor);
-  } else {
-    RunFlashOnCpu(plan, params, executor);
-  }
-  if (workspace.guards_whole()) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << plan.kernel << ": wrote past its workspace of " << plan.workspace_bytes << " bytes";
-}
-
-::testing::AssertionResult RunKernel(Algorithm algorithm, const AttentionParams& params, Executor& executor) {
-  return RunKernel(Plan(algorithm, params, executor.num_slots()), params, executor);
-}
-
-::testing::AssertionResult IsRight(Algorithm algorithm, support::AttentionCase& attention_case, Executor& executor) {
+::testing::AssertionResult IsRight(Algorithm algorithm, support::AttentionCase& attention_case) {
   const AttentionParams params = attention_case.params();
-  const AttentionPlan plan = Plan(algorithm, params, executor.num_slots());
-  ::testing::AssertionResult result = RunKernel(plan, params, executor);
+  const AttentionPlan plan = Plan(algorithm, params);
+  ::testing::AssertionResult result = RunKernel(plan, params);
   if (result) result = attention_case.RunWasClean();
   if (result) result = attention_case.AnswerIsRight();
   if (!result) result << " [" << plan.kernel << "]";

@@ -13,7 +13,6 @@
 #include "kernels/common/simd_target.h"
 #include "tests/support/attention_case.h"
 #include "tests/support/attention_shapes.h"
-#include "tests/support/thread_executor.h"
 #include "tests/unit/kernels/attention_runner.h"
 
 namespace ridgeline::kernels::attention {
@@ -41,12 +40,10 @@ class AttentionTargetsTest : public ::testing::TestWithParam<std::int64_t> {
     for (const DataType type : support::kAttentionTypes) {
       AttentionCase attention_case(problem, options, type, /*seed=*/1);
       for (const Algorithm algorithm : kAlgorithms) {
-        EXPECT_TRUE(IsRight(algorithm, attention_case, executor_)) << Name(algorithm);
+        EXPECT_TRUE(IsRight(algorithm, attention_case)) << Name(algorithm);
       }
     }
   }
-
-  support::ThreadExecutor executor_{2};
 };
 
 INSTANTIATE_TEST_SUITE_P(All, AttentionTargetsTest, ::testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),

@@ -11,7 +11,6 @@
 #include "kernels/common/data_type.h"
 #include "tests/support/attention_case.h"
 #include "tests/support/attention_shapes.h"
-#include "tests/support/thread_executor.h"
 #include "tests/unit/kernels/attention_runner.h"
 
 namespace ridgeline::kernels::attention {
@@ -28,11 +27,9 @@ class AttentionTest : public ::testing::TestWithParam<DataType> {
   void ExpectBothRight(const AttentionProblem& problem, const AttentionOptions& options, std::uint64_t seed) {
     AttentionCase attention_case(problem, options, GetParam(), seed);
     for (const Algorithm algorithm : kAlgorithms) {
-      EXPECT_TRUE(IsRight(algorithm, attention_case, executor_)) << Name(algorithm);
+      EXPECT_TRUE(IsRight(algorithm, attention_case)) << Name(algorithm);
     }
   }
-
-  support::ThreadExecutor executor_{2};
 };
 
 INSTANTIATE_TEST_SUITE_P(Types, AttentionTest, ::testing::ValuesIn(support::kAttentionTypes),

@@ -11,7 +11,7 @@
 #include "tests/support/attention_case.h"
 #include "tests/support/attention_shapes.h"
 #include "tests/support/thread_executor.h"
-#include "tests/unit/kernels/attention_runner.h"
+#include "tests/unit/kernels/attention_runner_cpu.h"
 
 namespace ridgeline::kernels::attention {
 namespace {
@@ -35,10 +35,10 @@ class FlashPlanTest : public ::testing::TestWithParam<DataType> {
   template <typename Change>
   AttentionPlan RunChanged(AttentionCase& attention_case, const Change& change) {
     const AttentionParams params = attention_case.params();
-    AttentionPlan plan = Plan(Algorithm::kFlash, params, executor_.num_slots());
+    AttentionPlan plan = PlanForSlots(Algorithm::kFlash, params, executor_.num_slots());
     change(plan);
     plan.workspace_bytes = LayOutWorkspace(params.shape, params.sequences, plan, executor_.num_slots()).total_bytes;
-    EXPECT_TRUE(RunKernel(plan, params, executor_));
+    EXPECT_TRUE(RunKernelOn(executor_, plan, params));
     return plan;
   }
 
