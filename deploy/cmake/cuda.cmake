@@ -11,8 +11,7 @@ if(RIDGELINE_HAVE_CUDA)
   set(CMAKE_CUDA_ARCHITECTURES "80;90a-real")
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)  # so that the daemon starts where there is no CUDA
   enable_language(CUDA)
-  set(CMAKE_CUDA_STANDARD 20)
-  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  string(APPEND CMAKE_CUDA_FLAGS " -std=c++20")  # CMAKE_CUDA_STANDARD stops at 17 in CMake 3.25
 elseif(RIDGELINE_CUDA STREQUAL "ON")
   message(FATAL_ERROR "RIDGELINE_CUDA=ON, but no CUDA toolkit of version 13.0 or newer was found")
 else()
