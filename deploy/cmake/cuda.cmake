@@ -11,7 +11,16 @@ if(RIDGELINE_HAVE_CUDA)
   set(CMAKE_CUDA_ARCHITECTURES "80;90a-real")
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)  # so that the daemon starts where there is no CUDA
   enable_language(CUDA)
-  string(APPEND CMAKE_CUDA_FLAGS " -std=c++20")  # CMAKE_CUDA_STANDARD stops at 17 in CMake 3.25
+  # CMake 3.25 does not know yet that nvcc has C++20.
+  foreach(dialect STANDARD EXTENSION)
+    if(NOT CMAKE_CUDA20_${dialect}_COMPILE_OPTION)
+      set(CMAKE_CUDA20_${dialect}_COMPILE_OPTION "-std=c++20")
+    endif()
+  endforeach()
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)  # which CMake 3.25 does not know of nvcc
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 elseif(RIDGELINE_CUDA STREQUAL "ON")
   message(FATAL_ERROR "RIDGELINE_CUDA=ON, but no CUDA toolkit of version 13.0 or newer was found")
 else()
