@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kernels/attention/attention.h"
+#include "kernels/attention/flash/tile_schedule.h"
 
 namespace ridgeline::kernels::attention {
 
@@ -33,6 +34,11 @@ struct AttentionPlan {
   std::int64_t key_block = 0;    // keys of one step of the online softmax; flash only
   std::int64_t key_splits = 1;   // parts of the key range computed apart and merged by log-sum-exp; flash only
   std::int64_t workspace_bytes = 0;
+
+  // On CUDA devices; flash only.
+  TileSchedule tiles;
+  TileSchedule merge_tiles;       // of the merge, if the keys are split
+  std::int64_t partial_rows = 0;  // of one split: query tokens * Hq
 };
 
 // `requested` unset: the planner chooses. `sequences` is host memory, [shape.num_sequences]. The caller has checked the shape;

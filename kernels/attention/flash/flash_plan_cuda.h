@@ -1,0 +1,12 @@
+// The plan of flash attention on CUDA devices. Pure host code.
+#pragma once
+
+#include "kernels/attention/attention.h"
+#include "kernels/attention/plan.h"
+
+namespace ridgeline::kernels::attention {
+
+// Fills query_block, key_block, key_splits, kernel, workspace_bytes and the tiles of `plan`.
+void PlanFlashOnCuda(const AttentionShape& shape, const Sequence* sequences, const CudaLimits& limits, AttentionPlan& plan);
+
+}  // namespace ridgeline::kernels::attention

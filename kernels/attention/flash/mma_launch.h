@@ -1,0 +1,14 @@
+// Launches of the mma kernel, one function for each combination that is built; each is instantiated in a file of inst/.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/attention/flash/flash_arguments.h"
+
+namespace ridgeline::kernels::attention {
+
+// T: __half or __nv_bfloat16. kHeadDim: one of kMmaHeadDims. kHasLogitOptions: see MmaTraits.
+template <typename T, int kHeadDim, bool kHasLogitOptions>
+cudaError_t LaunchMma(const FlashArguments& arguments, cudaStream_t stream);
+
+}  // namespace ridgeline::kernels::attention

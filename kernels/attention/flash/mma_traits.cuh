@@ -1,0 +1,52 @@
+// What the mma kernel must know at compile time.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "kernels/attention/flash/mma_tile.cuh"
+#include "kernels/attention/flash/tile_facts.cuh"
+
+namespace ridgeline::kernels::attention {
+
+// Elem: __half or __nv_bfloat16. kHeadDim: of queries, keys and values, as padded; smaller ones are filled up with zeros.
+// kHasLogitOptions: soft cap, ALiBi, bias and scales that are not positive; without them logits are products times the scale,
+// which then costs nothing.
+template <typename Elem, int kHeadDim_, int kTileRows_, int kTileKeys_, bool kHasLogitOptions_>
+struct MmaTraits {
+  using T = Elem;
+  static constexpr int kHeadDim = kHeadDim_;
+  static constexpr int kTileRows = kTileRows_;
+  static constexpr int kTileKeys = kTileKeys_;
+  static constexpr bool kHasLogitOptions = kHasLogitOptions_;
+
+  static constexpr int kWarps = 4;
+  static constexpr int kThreads = 32 * kWarps;
+  static constexpr int kWarpRows = kTileRows / kWarps;
+
+  // In units of mma.m16n8k16.
+  static constexpr int kRowMmas = kWarpRows / 16;   // fragments of rows that a warp holds
+  static constexpr int kKeyMmas = kTileKeys / 8;    // columns of S
+  static constexpr int kDimSteps = kHeadDim / 16;   // of the sum in Q·Kᵀ
+  static constexpr int kKeySteps = kTileKeys / 16;  // of the sum in P·V
+  static constexpr int kOutputMmas = kHeadDim / 8;  // columns of O
+  static_assert(kWarpRows % 16 == 0, "a warp holds rows in fragments of 16");
+  static_assert(kTileKeys % 16 == 0, "P·V consumes keys in groups of 16");
+
+  using QueryTile = MmaTile<T, kTileRows, kHeadDim, kThreads>;
+  using KeyTile = MmaTile<T, kTileKeys, kHeadDim, kThreads>;
+
+  using Facts = TileFacts<kTileRows>;
+  static_assert(kThreads >= kTileRows, "a thread finds the facts of one row");
+
+  struct SharedStorage {
+    alignas(1024) char query[QueryTile::kBytes];  // the output at the end
+    alignas(1024) char key[KeyTile::kBytes];
+    alignas(1024) char value[KeyTile::kBytes];
+    Facts facts;
+  };
+
+  // Fits in the registers of that many blocks on one multiprocessor.
+  static constexpr int kBlocksPerSm = 2;
+};
+
+}  // namespace ridgeline::kernels::attention
