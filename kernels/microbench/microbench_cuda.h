@@ -15,7 +15,7 @@ namespace ridgeline::kernels::microbench {
 cudaError_t LaunchCopy(void* destination, const void* source, std::int64_t bytes, cudaStream_t stream);
 
 // C[m,n] = A[m,k] · B[n,k]ᵀ, row-major, float32 accumulation and result; A and B of `type` (float32, which is computed in
-// float32 and not TF32, float16, bfloat16).
+// float32 and not TF32, float16, bfloat16). k >= 1.
 CudaStatus LaunchGemm(DataType type, std::int64_t m, std::int64_t n, std::int64_t k, const void* a, const void* b, float* c,
                       const Cublas& cublas);
 

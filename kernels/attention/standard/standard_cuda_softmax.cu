@@ -3,7 +3,7 @@
 //   gmem S ──float4──► registers: logits ──► exp(logit - thread's maximum) ──── · factor ───► gmem P
 //                                 └──► (maximum, sum) of thread ──► of warp ──► of row ─┘
 //
-// Up to 16384 keys the row stays in registers, so S is read once. A longer row is read in chunks, and all but the last chunk
+// Up to 8192 keys the row stays in registers, so S is read once. A longer row is read in chunks, and all but the last chunk
 // once more for P.
 #include <cuda_runtime.h>
 
@@ -21,7 +21,7 @@ namespace ridgeline::kernels::attention {
 namespace {
 
 constexpr int kWarpThreads = 32;
-constexpr int kMaxThreads = 512;   // of one row
+constexpr int kMaxThreads = 256;   // of one row
 constexpr int kWarpRows = 4;       // rows of a block where one warp does for a row
 constexpr int kVectorKeys = 4;     // 16 bytes of S
 constexpr int kThreadVectors = 8;  // of a chunk
@@ -198,7 +198,7 @@ __device__ __forceinline__ void StoreProbabilities(ThreadKeys& keys, float facto
 
 // blockDim: threads of a row x rows of a block; several rows only where a row is one warp's.
 template <typename T, bool kHasOptions>
-__global__ void __launch_bounds__(kMaxThreads)
+__global__ void __launch_bounds__(kMaxThreads, kHasOptions ? 2 : 3)
     SoftmaxKernel(const __grid_constant__ AttentionParams params, const __grid_constant__ RunSlice slice,
                   const float* run_scores, T* run_probabilities) {
   const std::int64_t query = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
