@@ -11,12 +11,6 @@ if(RIDGELINE_HAVE_CUDA)
   set(CMAKE_CUDA_ARCHITECTURES "80;90a-real")
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)  # so that the daemon starts where there is no CUDA
   enable_language(CUDA)
-  # CMake 3.25 does not know yet that nvcc has C++20.
-  foreach(dialect STANDARD EXTENSION)
-    if(NOT CMAKE_CUDA20_${dialect}_COMPILE_OPTION)
-      set(CMAKE_CUDA20_${dialect}_COMPILE_OPTION "-std=c++20")
-    endif()
-  endforeach()
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)  # which CMake 3.25 does not know of nvcc
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA_STANDARD 20)
