@@ -9,9 +9,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/base/error.h"
-#include "tests/support/fake_clock.h"
-#include "tests/support/flaky_device.h"
 #include "tests/support/status_matchers.h"
+#include "tests/unit/engine/engine_fixture.h"
 #include "tests/unit/engine/requests.h"
 
 namespace ridgeline::engine {
@@ -22,31 +21,7 @@ using support::IsOk;
 using support::StatusIs;
 using ::testing::HasSubstr;
 
-class EngineTest : public ::testing::Test {
- protected:
-  void Build(EngineOptions options, int num_lanes = 1) {
-    device_ = std::make_unique<support::FlakyDevice>(MakeDevice(num_lanes));
-    engine_ = CreateEngine(options, *device_, MadeUpRoofline(), metrics_, clock_);
-  }
-
-  std::shared_ptr<Call> Attend(const Answer& answer, absl::Time deadline = absl::InfiniteFuture(),
-                               AttendRequest request = SmallRequest()) {
-    return engine_->Attend(std::move(request), {.request_id = "test", .deadline = deadline}, Answer(answer).Callback());
-  }
-
-  // Occupies lane 0 until its completion is released.
-  std::shared_ptr<Call> Occupy(const Answer& answer) {
-    device_->HoldCompletions(0);
-    auto call = Attend(answer);
-    device_->AwaitHeldCompletion(0);
-    return call;
-  }
-
-  base::MetricsRegistry metrics_;
-  support::FakeClock clock_;
-  std::unique_ptr<support::FlakyDevice> device_;
-  std::unique_ptr<Engine> engine_;
-};
+class EngineTest : public EngineFixture {};
 
 TEST_F(EngineTest, AnswersAndGivesMemoryBack) {
   Build({});
