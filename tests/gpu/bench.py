@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Our CUDA attention kernels beside PyTorch's, row by row in turn, so that both sides see the same load history.
+
+    tests/gpu/bench.py BUNDLE/bin/attention_gpu_bench [--quick] > results.jsonl
+
+Prints a line of JSON for each measurement: the row, the side, times, and the clock and power under sustained load. Without PyTorch
+it measures our side alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from typing import Iterator
+
+import gpu_state
+
+try:
+    import torch_rivals
+except ImportError as error:
+    torch_rivals = None
+    print(f"bench.py: no rivals: {error}", file=sys.stderr)
+
+PREFILL_TOKENS = 16384  # of all sequences of a batch together
+LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
+DECODES = ((1, 1024), (1, 8192), (1, 32768), (8, 8192), (32, 8192), (128, 1024))  # batch, context
+
+
+def row(group: str, batch: int, query_tokens: int, key_tokens: int, query_heads: int, kv_heads: int, head_dim: int, **options) -> dict:
+    return {
+        "group": group,
+        "algorithm": "flash",
+        "type": "bfloat16",
+        "batch": batch,
+        "query_tokens": query_tokens,
+        "key_tokens": key_tokens,
+        "query_heads": query_heads,
+        "kv_heads": kv_heads,
+        "head_dim": head_dim,
+        "causal": False,
+        **options,
+    }
+
+
+def prefill(group: str, tokens: int, heads: int, head_dim: int, **options) -> dict:
+    return row(group, PREFILL_TOKENS // tokens, tokens, tokens, heads, heads, head_dim, **options)
+
+
+def table(quick: bool) -> Iterator[tuple[dict, tuple[str, ...]]]:
+    """Each row with its rivals."""
+    for head_dim, heads in ((128, 16), (64, 32)):
+        for causal in (False, True):
+            for tokens in LENGTHS[::3] if quick else LENGTHS:
+                yield prefill("prefill", tokens, heads, head_dim, causal=causal), ("fa2", "cudnn")
+    yield row("GQA", 1, 8192, 8192, 32, 8, 128, causal=True), ("fa2", "cudnn")
+    for causal in (False, True):
+        yield prefill("float16", 4096, 16, 128, type="float16", causal=causal), ("fa2", "cudnn")
+        yield prefill("float32", 2048, 16, 128, type="float32", causal=causal), ("efficient",)
+    for batch, context in DECODES[:2] if quick else DECODES:
+        yield row("decode", batch, 1, context, 32, 8, 128), ("fa2", "cudnn")
+    for head_dim, heads in ((128, 16), (64, 32)):
+        for tokens in (512,) if quick else (512, 2048, 4096):
+            for causal in (False, True):
+                yield prefill("standard", tokens, heads, head_dim, algorithm="standard", causal=causal), ("math",)
+    yield prefill("standard float32", 2048, 16, 128, algorithm="standard", type="float32"), ("math",)
+
+
+class OurBench:
+    """The process of attention_gpu_bench, a row at a time."""
+
+    def __init__(self, program: str) -> None:
+        self._program = program
+        self._process: subprocess.Popen[str] | None = None
+
+    def measure(self, row: dict) -> dict:
+        if self._process is None or self._process.poll() is not None:
+            self._process = subprocess.Popen([self._program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdin is not None and self._process.stdout is not None
+        words = [row["algorithm"], row["type"], row["batch"], row["query_tokens"], row["key_tokens"]]
+        words += [row["query_heads"], row["kv_heads"], row["head_dim"], int(row["causal"])]
+        try:
+            print(*words, file=self._process.stdin, flush=True)
+            answer = self._process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+        if answer:
+            return json.loads(answer)
+        return {"error": f"attention_gpu_bench ended with status {self._process.wait()}"}
+
+    def close(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            self._process.wait()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", help="path of attention_gpu_bench")
+    parser.add_argument("--quick", action="store_true", help="fewer rows")
+    arguments = parser.parse_args()
+    ours = OurBench(arguments.program)
+    state = gpu_state.GpuState()
+    num_errors = 0
+    for row, rivals in table(arguments.quick):
+        for side in ("ridgeline", *(rivals if torch_rivals is not None else ())):
+            begin = time.monotonic()
+            result = ours.measure(row) if side == "ridgeline" else torch_rivals.measure(side, row)
+            # The end of a measurement is the sustained part.
+            result |= gpu_state.clock_and_power(state.since(begin, last_share=0.25))
+            num_errors += side == "ridgeline" and "error" in result
+            print(json.dumps({"row": row, "side": side, **result}), flush=True)
+    state.close()
+    ours.close()
+    return 1 if num_errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+#!/usr/bin/env bash
+# Everything that needs a GPU, on a machine that has one. A suite that fails stops no other; the exit status tells.
+#   tests/gpu/run.sh [--bundle DIR|FILE.tar.gz] [--out DIR] [--quick] [suite...]
+#     correctness   the kernels on the whole shape table, determinism, arrays past 2^31 elements; the CUDA device
+#     daemon        the daemon on the GPU over real sockets; eight clients at once
+#     sanitizer     compute-sanitizer: memcheck, initcheck and synccheck, and racecheck on less
+#     bench         our kernels beside PyTorch's, row by row in turn
+# Without --bundle it builds one (tests/gpu/bundle.sh). Logs and RESULTS.md go to --out (build/gpu-results). --quick benches fewer
+# rows.
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 2
+
+bundle='' out=build/gpu-results quick=() suites=()
+while [[ $# -gt 0 ]]; do
+  case "$1" in
+    --bundle) bundle=${2:?--bundle needs a folder or an archive}; shift 2 ;;
+    --out) out=${2:?--out needs a folder}; shift 2 ;;
+    --quick) quick=(--quick); shift ;;
+    correctness | daemon | sanitizer | bench) suites+=("$1"); shift ;;
+    *) echo "tests/gpu/run.sh: unknown argument '$1'; suites are: correctness, daemon, sanitizer, bench" >&2; exit 2 ;;
+  esac
+done
+[[ ${#suites[@]} -gt 0 ]] || suites=(correctness daemon sanitizer bench)
+
+mkdir -p "$out" || exit 2
+if [[ -z "$bundle" ]]; then
+  bundle=build/gpu-bundle
+  tests/gpu/bundle.sh "$bundle" || exit 2
+elif [[ -f "$bundle" ]]; then
+  unpacked=$(mktemp -d)
+  trap 'rm -rf "$unpacked"' EXIT
+  tar -xzf "$bundle" -C "$unpacked" || exit 2
+  bundle=$unpacked
+fi
+bundle=$(realpath "$bundle")
+bin=$bundle/bin
+commit=$(cat "$bundle/commit" 2>/dev/null || echo unknown)
+
+export RIDGELINE_REQUIRE_GPU=1  # a GPU that is not found is a failure here, not a skip
+export RIDGELINE_SOURCE_DIR=$PWD RIDGELINE_DAEMON_PATH=$bin/ridgelined RIDGELINE_TEST_DEVICE=cuda:0
+export PYTHONDONTWRITEBYTECODE=1
+PATH=$PATH:/usr/local/cuda/bin
+# cuBLAS is opened by name: the toolkit's, else the one that PyTorch brought.
+cublas_folders=$(python3 -c 'import glob, sys; print(":".join({p.rsplit("/", 1)[0] for f in sys.path for p in glob.glob(f + "/nvidia/*/lib/libcublas.so.13")}))' 2>/dev/null)
+export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/usr/local/cuda/lib64${cublas_folders:+:$cublas_folders}
+
+rows=() failed=0
+
+# step SUITE NAME TIMEOUT_SECONDS COMMAND...: runs it into $out/SUITE.log and notes how it went.
+step() {
+  local suite=$1 name=$2 limit=$3 log="$out/$1.log" begin status outcome detail
+  shift 3
+  printf '\n== %s: %s (%s)\n' "$suite" "$name" "$*" >>"$log"
+  local offset
+  offset=$(wc -c <"$log")
+  begin=$SECONDS
+  timeout --kill-after=10 "$limit" "$@" >>"$log" 2>&1
+  status=$?
+  outcome=ok
+  [[ $status -eq 0 ]] || outcome="FAILED ($status)"
+  [[ $status -ne 124 ]] || outcome="FAILED (over $limit s)"
+  detail=$(tail -c +"$((offset + 1))" "$log" | summary)
+  # A program of tests that ran none has shown nothing.
+  if [[ $status -eq 0 && "$name" == *_test* && ! "$detail" =~ [1-9][0-9]*\ passed ]]; then
+    outcome='FAILED (no test ran)'
+  fi
+  rows+=("$(printf '%-12s %-34s %5s s  %-18s %s' "$suite" "$name" "$((SECONDS - begin))" "$outcome" "$detail")")
+  echo "${rows[-1]}"
+  [[ "$outcome" == ok ]] && return
+  failed=1
+  tail -c +"$((offset + 1))" "$log" | grep -E -A6 'Failure|Error|ERROR|error|what\(\)|dead|lost' | head -n 30 || true
+}
+
+# From a log: how many tests passed, failed and were skipped, and what a sanitizer counted.
+summary() {
+  awk '
+    /^\[  PASSED  \] [0-9]+ test/ { passed += $4 }
+    /^\[  SKIPPED \] [0-9]+ test/ { skipped += $4 }
+    /^\[  FAILED  \] [0-9]+ test/ { broken += $4 }
+    /ERROR SUMMARY|RACECHECK SUMMARY/ { sub(/^=+ /, ""); sanitizer = sanitizer "; " $0 }
+    /the GPU was idle/ { sanitizer = "; " $0 }
+    END { if (passed + skipped + broken) printf "%d passed, %d failed, %d skipped", passed, broken, skipped; print sanitizer }'
+}
+
+# kernels NAME LIMIT FILTER
+kernels() {
+  step correctness "gpu_kernel_test $1" "$2" "$bin/gpu_kernel_test" --gtest_brief=1 "--gtest_filter=$3"
+}
+
+correctness() {
+  # Processes of their own: a kernel's fault ends everything in its process.
+  local large='*Offsets*:*Huge*:*Cuda*'
+  kernels shapes 400 '*AttentionTest.*'
+  kernels large 200 "$large"
+  kernels others 200 "-*AttentionTest.*:$large"
+  [[ ! -x "$bin/cuda_device_test" ]] || step correctness cuda_device_test 200 "$bin/cuda_device_test" --gtest_brief=1
+}
+
+daemon() {
+  step daemon integration_test 300 "$bin/integration_test" --gtest_brief=1
+  step daemon 'eight clients' 200 python3 tests/gpu/load.py "$bin"
+}
+
+# sanitize TOOL LIMIT FILTER
+sanitize() {
+  step sanitizer "$1 gpu_kernel_test" "$2" env RIDGELINE_TEST_BARE_MEMORY=1 compute-sanitizer "--tool=$1" \
+    --error-exitcode=9 --print-limit=20 "$bin/gpu_kernel_test" --gtest_brief=1 "--gtest_filter=$3"
+}
+
+sanitizer() {
+  if ! command -v compute-sanitizer >/dev/null; then
+    step sanitizer compute-sanitizer 5 sh -c 'echo "error: compute-sanitizer is not installed"; exit 1'
+    return
+  fi
+  sanitize memcheck 180 '*AttentionTest.ShapeTableWithPairsOfOptions/*:*Masking*:*Extremes*:*Cuda*-*Beyond*'
+  sanitize initcheck 180 '*AttentionTest.ShapeTable/*:*Masking*Lengths*:*Cuda*-*Beyond*'
+  sanitize synccheck 120 '*AttentionTest.ShapesDrawnAtRandom/*'
+  sanitize racecheck 180 '*AttentionTest.ShapesDrawnAtRandom/*:*Masking*Lengths*'
+}
+
+bench() {
+  local lines=$out/bench.jsonl
+  step bench 'ours beside PyTorch' 400 sh -c 'python3 tests/gpu/bench.py "$1" $3 >"$2"' sh "$bin/attention_gpu_bench" "$lines" "${quick[*]}"
+  if python3 tests/gpu/report.py "$lines" --commit "$commit" >"$out/bench.md"; then
+    echo "tables: $out/RESULTS.md"
+  else
+    failed=1
+  fi
+}
+
+rm -f "$out"/{correctness,daemon,sanitizer,bench}.log "$out"/bench.md
+for suite in "${suites[@]}"; do "$suite"; done
+
+gpu=$(nvidia-smi --id=0 --query-gpu=name,driver_version,clocks.sm,power.draw --format=csv,noheader 2>/dev/null || echo 'no nvidia-smi')
+{
+  echo "# GPU run of $(date -u +%F), commit $commit"
+  echo
+  echo "$gpu (name, driver, SM clock and power at the end)"
+  echo
+  echo '```'
+  printf '%s\n' "${rows[@]}"
+  echo '```'
+  [[ ! -s "$out/bench.md" ]] || { echo; cat "$out/bench.md"; }
+} >"$out/RESULTS.md"
+rm -f "$out/bench.md"
+
+printf '\n%s\n' "$gpu"
+printf '%s\n' "${rows[@]}"
+[[ $failed -eq 0 ]] && echo 'tests/gpu/run.sh: all suites passed' || echo 'tests/gpu/run.sh: FAILED'
+exit "$failed"
