@@ -35,8 +35,9 @@ bool IsWorthSplitting(bool small, std::int64_t rest_bytes) {
 
 }  // namespace
 
-CachingAllocator::CachingAllocator(MemorySource& source, std::int64_t limit_bytes, absl::Span<const LaneProgress> lanes)
-    : limit_bytes_(limit_bytes), lanes_(lanes), source_(source) {
+CachingAllocator::CachingAllocator(MemorySource& source, std::int64_t limit_bytes, absl::Span<const LaneProgress> lanes,
+                                   const char* memory_name)
+    : limit_bytes_(limit_bytes), lanes_(lanes), memory_name_(memory_name), source_(source) {
   base::MutexLock lock(&mutex_);
   for (int lane = 0; lane < static_cast<int>(lanes.size()); ++lane) {
     pools_.push_back({.lane = lane, .small = true, .free = {}});
@@ -259,7 +260,7 @@ absl::Status CachingAllocator::OutOfMemory(std::int64_t size_bytes) {
   ++stats_.out_of_memory_count;
   return base::WithReason(
       absl::ResourceExhaustedError(absl::StrCat(
-          "out of device memory: requested ", base::FormatBytes(size_bytes), "; allocated ",
+          "out of ", memory_name_, ": requested ", base::FormatBytes(size_bytes), "; allocated ",
           base::FormatBytes(stats_.allocated_bytes), ", reserved ", base::FormatBytes(stats_.reserved_bytes), ", limit ",
           base::FormatBytes(limit_bytes_), ", largest free block ", base::FormatBytes(LargestFreeBlockBytes()))),
       base::kReasonOutOfMemory);

@@ -52,7 +52,9 @@ class CachingAllocator final : public BufferOwner {
   static constexpr std::int64_t kLargeSegmentRequestBytes = std::int64_t{10} << 20;  // below this; a larger one gets its own
 
   // Never holds more than `limit_bytes` (> 0) of `source`. `source` and `lanes` (one pool each) outlive the allocator.
-  CachingAllocator(MemorySource& source, std::int64_t limit_bytes, absl::Span<const LaneProgress> lanes);
+  // `memory_name` (static) is what its errors call the memory.
+  CachingAllocator(MemorySource& source, std::int64_t limit_bytes, absl::Span<const LaneProgress> lanes,
+                   const char* memory_name = "device memory");
   ~CachingAllocator();  // all buffers have come back
   CachingAllocator(const CachingAllocator&) = delete;
   CachingAllocator& operator=(const CachingAllocator&) = delete;
@@ -128,6 +130,7 @@ class CachingAllocator final : public BufferOwner {
 
   const std::int64_t limit_bytes_;
   const absl::Span<const LaneProgress> lanes_;
+  const char* const memory_name_;
 
   mutable base::Mutex mutex_;
   MemorySource& source_ ABSL_GUARDED_BY(mutex_);

@@ -39,13 +39,37 @@ struct DeviceInfo {
   std::int64_t memory_bytes = 0;        // of the device
   std::int64_t memory_limit_bytes = 0;  // hard budget of the allocator
   std::int64_t l1_cache_bytes = 0;      // data caches, of one compute unit
-  std::int64_t l2_cache_bytes = 0;
-  std::int64_t l3_cache_bytes = 0;  // shared
+  std::int64_t l2_cache_bytes = 0;      // of one core of a CPU; of the whole GPU, whose last level it is
+  std::int64_t l3_cache_bytes = 0;      // shared
   double theoretical_bytes_per_second = 0;
   double theoretical_float32_flops_per_second = 0;
   double theoretical_float16_flops_per_second = 0;
   double theoretical_bfloat16_flops_per_second = 0;
 };
+
+// What a GPU's monitoring (NVML) says at this moment; what it does not say is empty.
+struct GpuStatus {
+  std::string uuid;
+  std::string driver_version;
+  std::optional<int> sm_clock_mhz;
+  std::optional<int> memory_clock_mhz;
+  std::optional<double> power_watts;
+  std::optional<double> power_limit_watts;
+  std::optional<int> temperature_celsius;
+  std::optional<std::int64_t> corrected_ecc_errors;          // since the driver was loaded
+  std::optional<std::int64_t> uncorrected_ecc_errors;        // likewise
+  std::optional<std::vector<std::string>> throttle_reasons;  // of kThrottleReasons; none: the clocks are not held down
+};
+
+// Why a GPU's clocks may be held down, under the names that nvidia-smi and NVML give.
+inline constexpr const char* kThrottleReasons[] = {"applications_clocks_setting",
+                                                   "sw_power_cap",
+                                                   "hw_slowdown",
+                                                   "sync_boost",
+                                                   "sw_thermal_slowdown",
+                                                   "hw_thermal_slowdown",
+                                                   "hw_power_brake_slowdown",
+                                                   "display_clock_setting"};
 
 // As in ridgeline.v1.MemoryStats, field by field.
 struct MemoryStats {
@@ -148,6 +172,16 @@ class Device {
   virtual std::int64_t EmptyMemoryCache() = 0;
   // Ok while the device works; UNAVAILABLE with the cause once it is lost.
   virtual absl::Status health() const = 0;
+
+  // Calls `listener` once, with the cause, when the device is lost: on whichever thread noticed, or at once if it is lost
+  // already. It must not block nor call the device. One listener at most, set while no request runs.
+  virtual void OnLost(absl::AnyInvocable<void(const absl::Status&)> /*listener*/) {}
+
+  // Of a GPU whose monitoring answers; thread-safe, within milliseconds.
+  virtual std::optional<GpuStatus> gpu_status() const { return std::nullopt; }
+
+  // Host memory that the GPU writes results to (pinned), by an allocator of its own. Nothing on a device that has none.
+  virtual std::optional<MemoryStats> pinned_memory_stats() const { return std::nullopt; }
 };
 
 }  // namespace ridgeline::device

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "absl/status/statusor.h"
 
@@ -20,6 +21,32 @@ class MemorySource {
 
   // Gives a whole segment back. No queued work may use it any more.
   virtual void Unmap(void* data, std::int64_t size_bytes) = 0;
+};
+
+// One segment of a source that outlives it, for what lives as long as a device does and needs no allocator.
+class Segment {
+ public:
+  static absl::StatusOr<Segment> Map(MemorySource& source, std::int64_t size_bytes) {
+    const absl::StatusOr<void*> data = source.Map(size_bytes);
+    if (!data.ok()) return data.status();
+    return Segment(source, *data, size_bytes);
+  }
+  Segment(Segment&& other) noexcept
+      : source_(other.source_), data_(std::exchange(other.data_, nullptr)), size_bytes_(other.size_bytes_) {}
+  Segment& operator=(Segment&&) = delete;
+  ~Segment() {
+    if (data_ != nullptr) source_.Unmap(data_, size_bytes_);
+  }
+
+  void* data() const { return data_; }
+  std::int64_t size_bytes() const { return size_bytes_; }
+
+ private:
+  Segment(MemorySource& source, void* data, std::int64_t size_bytes) : source_(source), data_(data), size_bytes_(size_bytes) {}
+
+  MemorySource& source_;
+  void* data_;
+  const std::int64_t size_bytes_;
 };
 
 }  // namespace ridgeline::device

@@ -67,9 +67,10 @@ class FlakyLane final : public Lane {
   }
 
   void OnComplete(absl::AnyInvocable<void(absl::Status)> done) override {
-    lane_.OnComplete([&gate = completions_, fault = faults_.CountCall(), done = std::move(done)](absl::Status status) mutable {
-      gate.Pass();
+    lane_.OnComplete([this, fault = faults_.CountCall(), done = std::move(done)](absl::Status status) mutable {
+      completions_.Pass();
       status.Update(fault);
+      status.Update(faults_.failure_of_all());  // what is in flight fails too
       done(std::move(status));
     });
   }
@@ -143,8 +144,13 @@ FlakyDevice::~FlakyDevice() {
   for (Gate& gate : gates_) gate.Open();
 }
 
+void FlakyDevice::Lose(const absl::Status& cause) {
+  loss_.Lose(cause);
+  faults_.FailAll(loss_.status());
+}
+
 absl::Status FlakyDevice::health() const {
-  absl::Status lost = faults_.failure_of_all();
+  absl::Status lost = loss_.status();
   return lost.ok() ? device_->health() : lost;
 }
 

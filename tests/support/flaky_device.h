@@ -10,11 +10,13 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "server/base/mutex.h"
 #include "server/device/device.h"
+#include "server/device/device_loss.h"
 
 namespace ridgeline::support {
 
@@ -66,8 +68,8 @@ class FlakyDevice final : public device::Device {
   void FailCall(std::int64_t n, absl::Status status) { faults_.FailCall(n, std::move(status)); }
   std::int64_t num_calls() const { return faults_.num_calls(); }
 
-  // The device is lost: health() says so, and every fallible call fails.
-  void Lose(absl::Status cause) { faults_.FailAll(std::move(cause)); }
+  // The device is lost: health() says so, its listener is told, and every fallible call fails.
+  void Lose(const absl::Status& cause);
 
   // Completions on that lane, and all work behind them, wait until released.
   void HoldCompletions(int lane) { gates_[lane].Shut(); }
@@ -87,9 +89,13 @@ class FlakyDevice final : public device::Device {
   void ResetPeakMemoryStats() override { device_->ResetPeakMemoryStats(); }
   std::int64_t EmptyMemoryCache() override { return device_->EmptyMemoryCache(); }
   absl::Status health() const override;
+  void OnLost(absl::AnyInvocable<void(const absl::Status&)> listener) override { loss_.OnLost(std::move(listener)); }
+  std::optional<device::GpuStatus> gpu_status() const override { return device_->gpu_status(); }
+  std::optional<device::MemoryStats> pinned_memory_stats() const override { return device_->pinned_memory_stats(); }
 
  private:
   FaultPlan faults_;
+  device::DeviceLoss loss_;
   std::vector<Gate> gates_;  // [num_lanes]
   std::vector<std::unique_ptr<device::Lane>> lanes_;
   std::unique_ptr<device::Device> device_;  // last: what it still runs uses the others

@@ -18,6 +18,8 @@
 namespace ridgeline::support {
 namespace {
 
+using ::testing::HasSubstr;
+
 using device::Buffer;
 using device::Lane;
 using kernels::DataType;
@@ -103,9 +105,17 @@ TEST_F(FlakyDeviceTest, EveryCallCanFailOnce) {
 }
 
 TEST_F(FlakyDeviceTest, LostForGood) {
+  absl::Status told;
+  device_->OnLost([&told](const absl::Status& cause) { told = cause; });
+  device_->HoldCompletions(0);
+  std::future<absl::Status> in_flight = Complete(0);
   device_->Lose(absl::UnavailableError("fell off the bus"));
-  EXPECT_THAT(device_->health(), StatusIs(absl::StatusCode::kUnavailable, "fell off the bus"));
-  for (int i = 0; i < 3; ++i) EXPECT_THAT(CallEverything(), StatusIs(absl::StatusCode::kUnavailable, "fell off the bus"));
+  device_->ReleaseCompletions(0);
+  const auto is_loss = StatusIs(absl::StatusCode::kUnavailable, HasSubstr("fell off the bus"));
+  EXPECT_THAT(in_flight.get(), is_loss);
+  EXPECT_THAT(told, is_loss);
+  EXPECT_THAT(device_->health(), is_loss);
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(CallEverything(), is_loss);
   EXPECT_THAT(Complete(1).get(), StatusIs(absl::StatusCode::kUnavailable));
 }
 

@@ -1,0 +1,216 @@
+#include "server/device/cuda_device.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "server/base/error.h"
+#include "server/base/log.h"
+#include "server/base/status_macros.h"
+#include "server/device/caching_allocator.h"
+#include "server/device/completion_queue.h"
+#include "server/device/cpu_info.h"
+#include "server/device/cublas_library.h"
+#include "server/device/cuda_context.h"
+#include "server/device/cuda_info.h"
+#include "server/device/cuda_lane.h"
+#include "server/device/cuda_memory.h"
+#include "server/device/lane_progress.h"
+#include "server/device/nvml.h"
+#include "server/device/start_thread.h"
+#include "server/device/thread_pool.h"
+
+namespace ridgeline::device {
+namespace {
+
+using kernels::attention::Algorithm;
+using kernels::attention::AttentionPlan;
+using kernels::attention::AttentionShape;
+using kernels::attention::Sequence;
+
+constexpr int kMaxLanes = 1024;
+constexpr int kMaxThreads = 4096;
+constexpr int kLeastComputeCapability = 80;
+
+// A few threads saturate a host's memory; the others have requests to parse.
+constexpr int kMostCopyThreads = 8;
+
+// What cuBLAS' documentation of cublasSetWorkspace asks for: 32 MiB on Hopper and newer, 4 MiB before.
+std::int64_t CublasWorkspaceBytes(int compute_capability) {
+  return (compute_capability >= 90 ? 32 : 4) * (std::int64_t{1} << 20);
+}
+
+// Kept free for what CUDA loads when it is first used, and for a neighbour's context.
+constexpr std::int64_t kReserveBytes = std::int64_t{1} << 30;
+
+absl::Status CheckRange(const char* option, std::int64_t value, std::int64_t min, std::int64_t max) {
+  if (value >= min && value <= max) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(option, " is ", value, "; allowed: ", min, " to ", max));
+}
+
+absl::Status CheckOptions(const CudaDeviceOptions& options) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  RIDGELINE_RETURN_IF_ERROR(CheckRange("ordinal", options.ordinal, 0, std::numeric_limits<int>::max()));
+  RIDGELINE_RETURN_IF_ERROR(CheckRange("num_lanes", options.num_lanes, 1, kMaxLanes));
+  RIDGELINE_RETURN_IF_ERROR(CheckRange("num_copy_threads", options.num_copy_threads, 0, kMaxThreads));
+  RIDGELINE_RETURN_IF_ERROR(CheckRange("memory_limit_bytes", options.memory_limit_bytes, 0, kMost));
+  return CheckRange("pinned_limit_bytes", options.pinned_limit_bytes, 0, kMost);
+}
+
+// There is a driver that can run this build's code, and it has a device of that number.
+absl::Status CheckDeviceExists(int ordinal) {
+  int driver_version = 0;
+  if (cudaDriverGetVersion(&driver_version) != cudaSuccess || driver_version == 0) {
+    return absl::FailedPreconditionError("this machine has no NVIDIA driver");
+  }
+  int num_devices = 0;
+  const cudaError_t error = cudaGetDeviceCount(&num_devices);
+  if (error != cudaSuccess && error != cudaErrorNoDevice) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("no GPU can be used: ", cudaGetErrorString(error), " (", cudaGetErrorName(error), ")"));
+  }
+  if (num_devices == 0) return absl::FailedPreconditionError("this machine has no GPU that CUDA can use");
+  if (ordinal < num_devices) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("there is no GPU ", ordinal, "; CUDA sees ", num_devices, ", counted from 0"));
+}
+
+absl::Status CheckComputeCapability(const CudaInfo& info) {
+  if (info.limits.compute_capability >= kLeastComputeCapability) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(info.device.name, " is ", info.device.instruction_set, "; sm_",
+                                                    kLeastComputeCapability, " (Ampere) or newer is needed"));
+}
+
+// Threads that wait for the device sleep.
+absl::Status Initialize(CudaContext& context) {
+  return RIDGELINE_CUDA_CALL(context, cudaInitDevice, context.ordinal(), cudaDeviceScheduleBlockingSync,
+                             cudaInitDeviceFlagsAreValid);
+}
+
+absl::StatusOr<std::int64_t> MemoryLimitBytes(CudaContext& context, std::int64_t wanted_bytes) {
+  if (wanted_bytes > 0) return wanted_bytes;
+  std::size_t free_bytes = 0;
+  std::size_t total_bytes = 0;
+  RIDGELINE_RETURN_IF_ERROR(RIDGELINE_CUDA_CALL(context, cudaMemGetInfo, &free_bytes, &total_bytes));
+  const auto free = static_cast<std::int64_t>(free_bytes);
+  return std::max({free - kReserveBytes, free / 2, kSegmentAlignmentBytes});
+}
+
+std::unique_ptr<Nvml> TryNvml(const std::string& pci_bus_id) {
+  absl::StatusOr<std::unique_ptr<Nvml>> nvml = Nvml::Create(pci_bus_id);
+  if (nvml.ok()) return *std::move(nvml);
+  base::Log(base::LogLevel::kInfo, "no monitoring of the GPU", {{"reason", nvml.status().message()}});
+  return nullptr;
+}
+
+// What a device is made of, found out or made before it.
+struct Parts {
+  std::unique_ptr<CudaContext> context;
+  CudaInfo info;
+  kernels::CublasFunctions cublas;
+  std::unique_ptr<ThreadPool> copy_threads;
+  std::unique_ptr<Nvml> nvml;  // may be null
+  std::int64_t pinned_limit_bytes;
+};
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(Parts parts, int num_lanes)
+      : parts_(std::move(parts)),
+        device_memory_(*parts_.context),
+        pinned_memory_(*parts_.context),
+        progress_(num_lanes),
+        device_allocator_(device_memory_, parts_.info.device.memory_limit_bytes, progress_),
+        pinned_allocator_(pinned_memory_, parts_.pinned_limit_bytes, progress_, "pinned host memory") {}
+
+  absl::Status Start() {
+    RIDGELINE_ASSIGN_OR_RETURN(completions_, CompletionQueue::Create(*parts_.context, absl::MakeSpan(progress_)));
+    const CudaLaneParts lane_parts = {.context = *parts_.context,
+                                      .device_memory = device_memory_,
+                                      .pinned_memory = pinned_memory_,
+                                      .device_allocator = device_allocator_,
+                                      .pinned_allocator = pinned_allocator_,
+                                      .copy_threads = *parts_.copy_threads,
+                                      .completions = *completions_,
+                                      .cublas = parts_.cublas,
+                                      .cublas_workspace_bytes = CublasWorkspaceBytes(parts_.info.limits.compute_capability)};
+    for (int lane_idx = 0; lane_idx < static_cast<int>(progress_.size()); ++lane_idx) {
+      RIDGELINE_ASSIGN_OR_RETURN(auto lane, CudaLane::Create(lane_idx, lane_parts, progress_[lane_idx]));
+      lanes_.push_back(std::move(lane));
+    }
+    return absl::OkStatus();
+  }
+
+  const DeviceInfo& info() const override { return parts_.info.device; }
+  int num_lanes() const override { return static_cast<int>(lanes_.size()); }
+  Lane& lane(int index) override { return *lanes_[index]; }
+
+  absl::StatusOr<AttentionPlan> PlanAttention(const AttentionShape& shape, absl::Span<const Sequence> sequences,
+                                              std::optional<Algorithm> requested) const override {
+    return kernels::attention::PlanOnCuda(shape, sequences.data(), requested, parts_.info.limits);
+  }
+
+  MemoryStats memory_stats() const override { return device_allocator_.stats(); }
+  std::optional<MemoryStats> pinned_memory_stats() const override { return pinned_allocator_.stats(); }
+  void ResetPeakMemoryStats() override {
+    device_allocator_.ResetPeaks();
+    pinned_allocator_.ResetPeaks();
+  }
+  std::int64_t EmptyMemoryCache() override { return device_allocator_.EmptyCache() + pinned_allocator_.EmptyCache(); }
+
+  absl::Status health() const override { return parts_.context->loss().status(); }
+  void OnLost(absl::AnyInvocable<void(const absl::Status&)> listener) override {
+    parts_.context->loss().OnLost(std::move(listener));
+  }
+
+  std::optional<GpuStatus> gpu_status() const override {
+    if (parts_.nvml == nullptr) return std::nullopt;
+    // On a thread of its own: a scrape comes on a thread with 100 KB of stack, and NVML promises nothing about its needs.
+    GpuStatus status;
+    absl::StatusOr<std::thread> reader = StartThread("nvml", [&] { status = parts_.nvml->Read(); });
+    if (!reader.ok()) return std::nullopt;
+    reader->join();
+    return status;
+  }
+
+ private:
+  const Parts parts_;
+  CudaMemory device_memory_;
+  PinnedMemory pinned_memory_;
+  std::vector<LaneProgress> progress_;  // [num_lanes]
+  CachingAllocator device_allocator_;
+  CachingAllocator pinned_allocator_;
+  std::unique_ptr<CompletionQueue> completions_;
+  std::vector<std::unique_ptr<CudaLane>> lanes_;  // last: their destructors wait for what is queued
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(const CudaDeviceOptions& options) {
+  RIDGELINE_RETURN_IF_ERROR(CheckOptions(options));
+  RIDGELINE_RETURN_IF_ERROR(CheckDeviceExists(options.ordinal));
+  Parts parts;
+  parts.context = std::make_unique<CudaContext>(options.ordinal, options.inject_error);
+  RIDGELINE_ASSIGN_OR_RETURN(parts.info, ReadCudaInfo(*parts.context));
+  RIDGELINE_RETURN_IF_ERROR(CheckComputeCapability(parts.info));
+  RIDGELINE_ASSIGN_OR_RETURN(parts.cublas, LoadCublas());
+  RIDGELINE_RETURN_IF_ERROR(Initialize(*parts.context));
+  RIDGELINE_ASSIGN_OR_RETURN(parts.info.device.memory_limit_bytes,
+                             MemoryLimitBytes(*parts.context, options.memory_limit_bytes));
+  const CpuInfo host = ReadCpuInfo();
+  parts.pinned_limit_bytes = options.pinned_limit_bytes > 0 ? options.pinned_limit_bytes : host.memory_bytes / 4;
+  const int copy_threads =
+      options.num_copy_threads > 0 ? options.num_copy_threads : std::clamp(host.usable_cores / 2, 1, kMostCopyThreads);
+  RIDGELINE_ASSIGN_OR_RETURN(parts.copy_threads, ThreadPool::Create(copy_threads));
+  parts.nvml = TryNvml(parts.info.pci_bus_id);
+  auto device = std::make_unique<CudaDevice>(std::move(parts), options.num_lanes);
+  RIDGELINE_RETURN_IF_ERROR(device->Start());
+  return device;
+}
+
+}  // namespace ridgeline::device
