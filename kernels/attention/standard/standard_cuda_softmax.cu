@@ -161,15 +161,18 @@ __device__ __forceinline__ float Exponentiate(const Row<kHasOptions>& row, int f
   float sum = 0;
 #pragma unroll
   for (int v = 0; v < kThreadVectors; ++v) {
-    // Skips what a mask hides and what is beyond the row: exponentials cost more than a branch.
-    const bool is_seen = row.SeesVector(first_key + v * kVectorKeys * static_cast<int>(blockDim.x));
+    // Exponentials cost more than a branch: what a mask hides and what is beyond the row is skipped, vector by vector.
+    if (row.SeesVector(first_key + v * kVectorKeys * static_cast<int>(blockDim.x))) {
 #pragma unroll
-    for (int e = 0; e < kVectorKeys; ++e) {
-      const float logit = keys[v][e];
-      keys[v][e] = kHiddenProbability;
-      if (is_seen && logit != kMinusInfinity) keys[v][e] = expf(logit - shift);
-      sum += keys[v][e];
+      for (int e = 0; e < kVectorKeys; ++e) {
+        const float exponential = expf(keys[v][e] - shift);
+        keys[v][e] = keys[v][e] == kMinusInfinity ? kHiddenProbability : exponential;
+      }
+    } else {
+#pragma unroll
+      for (int e = 0; e < kVectorKeys; ++e) keys[v][e] = kHiddenProbability;
     }
+    sum += (keys[v][0] + keys[v][1]) + (keys[v][2] + keys[v][3]);
   }
   return sum;
 }
