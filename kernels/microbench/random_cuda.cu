@@ -1,6 +1,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/float16.cuh"
@@ -29,6 +30,16 @@ __device__ __forceinline__ float2 NormalPair(std::uint32_t radius_bits, std::uin
   return {fmaf(scaled_radius, cosine, mean), fmaf(scaled_radius, sine, mean)};
 }
 
+// 4 elements at once; `to` is aligned to their size.
+template <typename T>
+__device__ __forceinline__ void StoreBlock(const float (&values)[kBlockElements], T* to) {
+  if constexpr (std::is_same_v<T, float>) {
+    *reinterpret_cast<float4*>(to) = {values[0], values[1], values[2], values[3]};
+  } else {
+    *reinterpret_cast<uint2*>(to) = {PackPair<T>(values[0], values[1]), PackPair<T>(values[2], values[3])};
+  }
+}
+
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
     FillNormalKernel(std::int64_t elements, PhiloxKey key, float mean, float standard_deviation, T* destination) {
@@ -40,9 +51,12 @@ __global__ void __launch_bounds__(kThreads)
   const float2 pair0 = NormalPair(bits[0], bits[1], mean, standard_deviation);
   const float2 pair1 = NormalPair(bits[2], bits[3], mean, standard_deviation);
   const float values[kBlockElements] = {pair0.x, pair0.y, pair1.x, pair1.y};
+  T* const to = destination + first;
+  const bool is_aligned = reinterpret_cast<std::uintptr_t>(to) % (kBlockElements * sizeof(T)) == 0;
+  if (is_aligned && elements - first >= kBlockElements) return StoreBlock(values, to);
 #pragma unroll
   for (int i = 0; i < kBlockElements; ++i) {
-    if (first + i < elements) destination[first + i] = FromFloat<T>(values[i]);
+    if (first + i < elements) to[i] = FromFloat<T>(values[i]);
   }
 }
 

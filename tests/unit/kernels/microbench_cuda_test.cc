@@ -31,7 +31,8 @@ double UnitRoundoff(DataType type) {
   return type == DataType::kFloat32 ? 0x1p-24 : type == DataType::kFloat16 ? 0x1p-11 : 0x1p-8;
 }
 
-class MicrobenchCudaTest : public ::testing::TestWithParam<DataType> {
+template <typename Base>
+class OnGpu : public Base {
  protected:
   void SetUp() override {
     const std::string why_no_gpu = gpu::WhyNoGpu();
@@ -39,14 +40,15 @@ class MicrobenchCudaTest : public ::testing::TestWithParam<DataType> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Types, MicrobenchCudaTest, ::testing::ValuesIn(kTypes),
+class CopyCudaTest : public OnGpu<::testing::Test> {};
+
+class FillNormalCudaTest : public OnGpu<::testing::TestWithParam<DataType>> {};
+
+INSTANTIATE_TEST_SUITE_P(Types, FillNormalCudaTest, ::testing::ValuesIn(kTypes),
                          [](const auto& type) { return std::string(Name(type.param)); });
 
-class CopyCudaTest : public MicrobenchCudaTest {};
-INSTANTIATE_TEST_SUITE_P(AnyType, CopyCudaTest, ::testing::Values(DataType::kFloat32));
-
 // Every alignment of both sides that makes a difference, at sizes around words, blocks, and of many blocks.
-TEST_P(CopyCudaTest, CopiesEveryByteAndNoMore) {
+TEST_F(CopyCudaTest, CopiesEveryByteAndNoMore) {
   constexpr std::int64_t kBlock = 16 << 10;
   constexpr std::int64_t kMargin = 32;
   for (const std::int64_t bytes : {std::int64_t{0}, std::int64_t{1}, std::int64_t{15}, std::int64_t{16}, std::int64_t{47},
@@ -69,7 +71,7 @@ TEST_P(CopyCudaTest, CopiesEveryByteAndNoMore) {
   }
 }
 
-// What random.h promises, in double.
+// What FillNormalOnCpu promises, in double.
 double ExpectedNormal(std::uint64_t seed, std::int64_t idx) {
   const PhiloxCounter bits = Philox4x32({static_cast<std::uint32_t>(idx / 4), static_cast<std::uint32_t>(idx / 4 >> 32), 0, 0},
                                         {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)});
@@ -79,25 +81,30 @@ double ExpectedNormal(std::uint64_t seed, std::int64_t idx) {
   return radius * (idx % 2 == 0 ? std::cos(angle) : std::sin(angle));
 }
 
-TEST_P(MicrobenchCudaTest, FillsWithTheNormalsOfTheCpu) {
+// From an array's first element on, which aligns whole vectors, and from its second.
+TEST_P(FillNormalCudaTest, FillsWithTheNormalsOfTheCpu) {
   constexpr float kMean = 0.5f, kDeviation = 3;
   support::ThreadExecutor executor(2);
   for (const std::int64_t elements : {0, 1, 3, 4, 5, 1023, 1024, 1025, 200'003}) {
-    TestTensor want(GetParam(), elements), got(GetParam(), elements);
+    TestTensor want(GetParam(), elements);
     FillNormalOnCpu(GetParam(), elements, kSeed, kMean, kDeviation, want.bytes().data(), executor);
-    GuardedDeviceArray filled(static_cast<std::int64_t>(got.bytes().size()));
-    gpu::Check(LaunchFillNormal(GetParam(), elements, kSeed, kMean, kDeviation, filled.data(), gpu::Stream()), "LaunchFill");
-    filled.Download(got.bytes().data());
-    ASSERT_TRUE(filled.guards_whole()) << elements;
-    for (std::int64_t i = 0; i < elements; ++i) {
-      // Either side is within 5e-6 deviations of the exact normal, and may round to the other side of a tie.
-      const double bound = 1e-5 * kDeviation + 2 * UnitRoundoff(GetParam()) * std::abs(want.Get(i));
-      ASSERT_NEAR(got.Get(i), want.Get(i), bound) << i << " of " << elements;
+    for (const std::int64_t begin : {0, 1}) {
+      TestTensor got(GetParam(), begin + elements);
+      GuardedDeviceArray filled(static_cast<std::int64_t>(got.bytes().size()));
+      std::byte* const destination = filled.data() + begin * ElementBytes(GetParam());
+      gpu::Check(LaunchFillNormal(GetParam(), elements, kSeed, kMean, kDeviation, destination, gpu::Stream()), "LaunchFill");
+      ASSERT_TRUE(filled.guards_whole()) << elements;
+      filled.Download(got.bytes().data());
+      for (std::int64_t i = 0; i < elements; ++i) {
+        // Either side is within 5e-6 deviations of the exact normal, and may round to the other side of a tie.
+        const double bound = 1e-5 * kDeviation + 2 * UnitRoundoff(GetParam()) * std::abs(want.Get(i));
+        ASSERT_NEAR(got.Get(begin + i), want.Get(i), bound) << i << " of " << elements << " from " << begin;
+      }
     }
   }
 }
 
-TEST_P(CopyCudaTest, FillsAndCopiesBeyond2To31Elements) {
+TEST_F(CopyCudaTest, FillsAndCopiesBeyond2To31Elements) {
   constexpr std::int64_t kBytes = kBeyondInt * 2;
   if (gpu::FreeMemoryBytes() < 3 * kBytes) GTEST_SKIP() << "needs " << 3 * kBytes << " bytes of free device memory";
   GuardedDeviceArray filled(kBytes), copied(kBytes);
@@ -117,7 +124,7 @@ TEST_P(CopyCudaTest, FillsAndCopiesBeyond2To31Elements) {
   }
 }
 
-class GemmCudaTest : public MicrobenchCudaTest {
+class GemmCudaTest : public OnGpu<::testing::TestWithParam<DataType>> {
  protected:
   void ExpectRight(std::int64_t m, std::int64_t n, std::int64_t k) {
     TestTensor a(GetParam(), m * k), b(GetParam(), n * k), c(DataType::kFloat32, m * n);
