@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "client/cli/arguments.h"
 #include "client/cli/commands.h"
@@ -43,6 +44,29 @@ Section DeviceSection(const v1::Device& device) {
            {"l1_cache_bytes", "L1 data cache", BytesIfKnown(device.l1_cache_bytes())},
            {"l2_cache_bytes", "L2 cache", BytesIfKnown(device.l2_cache_bytes())},
            {"l3_cache_bytes", "L3 cache", BytesIfKnown(device.l3_cache_bytes())}}};
+}
+
+// A field that the GPU's monitoring may not tell.
+template <typename Number>
+Field Reading(const char* key, const char* label, bool is_known, Number value) {
+  return {key, label, is_known ? Value(value) : Value()};
+}
+
+Section GpuSection(const v1::GpuStatus& gpu) {
+  return {"GPU",
+          {{"uuid", "UUID", gpu.uuid()},
+           {"driver_version", "driver", gpu.driver_version()},
+           Reading("sm_clock_mhz", "SM clock, MHz", gpu.has_sm_clock_mhz(), std::int64_t{gpu.sm_clock_mhz()}),
+           Reading("memory_clock_mhz", "memory clock, MHz", gpu.has_memory_clock_mhz(), std::int64_t{gpu.memory_clock_mhz()}),
+           Reading("power_watts", "power, W", gpu.has_power_watts(), gpu.power_watts()),
+           Reading("power_limit_watts", "power limit, W", gpu.has_power_limit_watts(), gpu.power_limit_watts()),
+           Reading("temperature_celsius", "temperature, °C", gpu.has_temperature_celsius(),
+                   std::int64_t{gpu.temperature_celsius()}),
+           Reading("corrected_ecc_errors", "ECC errors corrected", gpu.has_corrected_ecc_errors(), gpu.corrected_ecc_errors()),
+           Reading("uncorrected_ecc_errors", "ECC errors not corrected", gpu.has_uncorrected_ecc_errors(),
+                   gpu.uncorrected_ecc_errors()),
+           {"throttle_reasons", "clocks held down by",
+            gpu.throttle_reasons_size() == 0 ? "nothing" : absl::StrJoin(gpu.throttle_reasons(), ", ")}}};
 }
 
 Section ServerSection(const v1::Device& device) {
@@ -90,6 +114,7 @@ absl::StatusOr<Result> RunDevice(const client::Client& client) {
 
   Result result;
   result.document.sections = {DeviceSection(*device), ServerSection(*device), RooflineSection(*roofline)};
+  if (device->has_gpu()) result.document.sections.insert(result.document.sections.begin() + 1, GpuSection(device->gpu()));
   result.document.rows = RoofRows(*roofline);
   result.document.notes = {"Work of an intensity below its ridge point is bound by memory, above it by arithmetic."};
   return result;

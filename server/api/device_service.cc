@@ -1,6 +1,8 @@
 #include "server/api/device_service.h"
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/time/time.h"
@@ -10,6 +12,20 @@
 
 namespace ridgeline::api {
 namespace {
+
+void FillGpuStatus(const device::GpuStatus& status, v1::GpuStatus& message) {
+  message.set_uuid(status.uuid);
+  message.set_driver_version(status.driver_version);
+  if (status.sm_clock_mhz) message.set_sm_clock_mhz(*status.sm_clock_mhz);
+  if (status.memory_clock_mhz) message.set_memory_clock_mhz(*status.memory_clock_mhz);
+  if (status.power_watts) message.set_power_watts(*status.power_watts);
+  if (status.power_limit_watts) message.set_power_limit_watts(*status.power_limit_watts);
+  if (status.temperature_celsius) message.set_temperature_celsius(*status.temperature_celsius);
+  if (status.corrected_ecc_errors) message.set_corrected_ecc_errors(*status.corrected_ecc_errors);
+  if (status.uncorrected_ecc_errors) message.set_uncorrected_ecc_errors(*status.uncorrected_ecc_errors);
+  if (!status.throttle_reasons) return;
+  for (const std::string& reason : *status.throttle_reasons) message.add_throttle_reasons(reason);
+}
 
 class DeviceService : public v1::DeviceService::CallbackService {
  public:
@@ -71,6 +87,8 @@ class DeviceService : public v1::DeviceService::CallbackService {
     message.set_instance_id(shared_.instance_id());
     message.set_server_version(std::string(base::Version()));
     message.mutable_uptime()->set_seconds(absl::ToInt64Seconds(absl::Now() - start_));
+    const std::optional<device::GpuStatus> gpu = engine_.device().gpu_status();
+    if (gpu.has_value()) FillGpuStatus(*gpu, *message.mutable_gpu());
   }
 
   void FillMemoryStats(v1::MemoryStats& message) const {

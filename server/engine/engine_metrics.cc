@@ -1,5 +1,6 @@
 #include "server/engine/engine_metrics.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 
@@ -70,7 +71,56 @@ std::vector<base::Counter> AddOutcomes(MetricsRegistry& registry) {
   return counters;
 }
 
+template <typename T>
+std::optional<base::Gauge> AddGaugeIfKnown(MetricsRegistry& registry, const char* name, const char* help,
+                                           const std::optional<T>& value, const Labels& labels = {}) {
+  return value.has_value() ? std::optional(registry.AddGauge(name, help, labels)) : std::nullopt;
+}
+
+template <typename T>
+void SetIfKnown(const std::optional<base::Gauge>& gauge, const std::optional<T>& value, double scale = 1) {
+  if (gauge.has_value() && value.has_value()) gauge->Set(scale * static_cast<double>(*value));
+}
+
+constexpr double kHertzPerMegahertz = 1e6;
+
 }  // namespace
+
+GpuMetrics::GpuMetrics(MetricsRegistry& registry, const device::GpuStatus& status)
+    : power_watts_(AddGaugeIfKnown(registry, "ridgeline_gpu_power_watts", "Power that the GPU draws.", status.power_watts)),
+      power_limit_watts_(AddGaugeIfKnown(registry, "ridgeline_gpu_power_limit_watts",
+                                         "Power at which the GPU's clocks are held down.", status.power_limit_watts)),
+      temperature_celsius_(AddGaugeIfKnown(registry, "ridgeline_gpu_temperature_celsius", "Temperature of the GPU.",
+                                           status.temperature_celsius)),
+      sm_clock_hertz_(
+          AddGaugeIfKnown(registry, "ridgeline_gpu_clock_hertz", "Clocks of the GPU.", status.sm_clock_mhz, {{"clock", "sm"}})),
+      memory_clock_hertz_(AddGaugeIfKnown(registry, "ridgeline_gpu_clock_hertz", "Clocks of the GPU.", status.memory_clock_mhz,
+                                          {{"clock", "memory"}})),
+      corrected_ecc_errors_(AddGaugeIfKnown(registry, "ridgeline_gpu_ecc_errors",
+                                            "Memory errors since the driver was loaded, by whether they could be corrected.",
+                                            status.corrected_ecc_errors, {{"kind", "corrected"}})),
+      uncorrected_ecc_errors_(AddGaugeIfKnown(registry, "ridgeline_gpu_ecc_errors",
+                                              "Memory errors since the driver was loaded, by whether they could be corrected.",
+                                              status.uncorrected_ecc_errors, {{"kind", "uncorrected"}})) {
+  if (!status.throttle_reasons.has_value()) return;
+  for (const char* reason : device::kThrottleReasons) {
+    throttled_.emplace(reason, registry.AddGauge("ridgeline_gpu_throttled", "1 while this holds the GPU's clocks down.",
+                                                 {{"reason", reason}}));
+  }
+}
+
+void GpuMetrics::Update(const device::GpuStatus& status) const {
+  SetIfKnown(power_watts_, status.power_watts);
+  SetIfKnown(power_limit_watts_, status.power_limit_watts);
+  SetIfKnown(temperature_celsius_, status.temperature_celsius);
+  SetIfKnown(sm_clock_hertz_, status.sm_clock_mhz, kHertzPerMegahertz);
+  SetIfKnown(memory_clock_hertz_, status.memory_clock_mhz, kHertzPerMegahertz);
+  SetIfKnown(corrected_ecc_errors_, status.corrected_ecc_errors);
+  SetIfKnown(uncorrected_ecc_errors_, status.uncorrected_ecc_errors);
+  if (!status.throttle_reasons.has_value()) return;
+  const std::vector<std::string>& reasons = *status.throttle_reasons;
+  for (const auto& [reason, gauge] : throttled_) gauge.Set(std::count(reasons.begin(), reasons.end(), reason));
+}
 
 EngineMetrics::EngineMetrics(MetricsRegistry& registry, const device::Device& device, const Roofline& roofline)
     : attend_kernels_{AddKernel(registry, device.info().name, Algorithm::kStandard),
@@ -96,6 +146,13 @@ EngineMetrics::EngineMetrics(MetricsRegistry& registry, const device::Device& de
   ExportBuildInfo(registry, device.info());
   ExportRoofline(registry, roofline);
   registry.AddGauge("ridgeline_lanes", "Requests that can run at the same time.").Set(device.num_lanes());
+  if (device.pinned_memory_stats().has_value()) {
+    pinned_memory_ = {
+        .allocated_bytes = registry.AddGauge("ridgeline_pinned_allocated_bytes", "Pinned host memory in live results."),
+        .reserved_bytes = registry.AddGauge("ridgeline_pinned_reserved_bytes", "Pinned host memory taken from the system."),
+        .limit_bytes = registry.AddGauge("ridgeline_pinned_limit_bytes", "Hard limit on reserved pinned host memory.")};
+  }
+  if (const auto status = device.gpu_status(); status.has_value()) gpu_.emplace(registry, *status);
 }
 
 EngineMetrics::Kernel EngineMetrics::AddKernel(MetricsRegistry& registry, const std::string& device, Algorithm algorithm) {
@@ -126,7 +183,8 @@ void EngineMetrics::MirroredCounter::Follow(std::int64_t total) {
   counted = total;
 }
 
-void EngineMetrics::UpdateOnScrape(const Load& load, const device::MemoryStats& memory) {
+void EngineMetrics::UpdateOnScrape(const Load& load, const device::Device& device) {
+  const device::MemoryStats memory = device.memory_stats();
   lanes_busy_.Set(load.running_requests);
   queue_requests_.Set(load.queued_requests);
   admitted_bytes_.Set(static_cast<double>(load.admitted_bytes));
@@ -137,6 +195,13 @@ void EngineMetrics::UpdateOnScrape(const Load& load, const device::MemoryStats& 
   limit_bytes_.Set(static_cast<double>(memory.limit_bytes));
   retries_.Follow(memory.retries);
   out_of_memory_.Follow(memory.out_of_memory_count);
+  if (pinned_memory_.has_value()) {
+    const device::MemoryStats pinned = device.pinned_memory_stats().value_or(device::MemoryStats());
+    pinned_memory_->allocated_bytes.Set(static_cast<double>(pinned.allocated_bytes));
+    pinned_memory_->reserved_bytes.Set(static_cast<double>(pinned.reserved_bytes));
+    pinned_memory_->limit_bytes.Set(static_cast<double>(pinned.limit_bytes));
+  }
+  if (gpu_.has_value()) gpu_->Update(device.gpu_status().value_or(device::GpuStatus()));
 }
 
 }  // namespace ridgeline::engine

@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,25 @@
 #include "server/engine/roofline.h"
 
 namespace ridgeline::engine {
+
+// The state of a GPU, as its monitoring gives it. One scrape at a time.
+class GpuMetrics {
+ public:
+  // What `status` does not say gets no series.
+  GpuMetrics(base::MetricsRegistry& registry, const device::GpuStatus& status);
+
+  void Update(const device::GpuStatus& status) const;
+
+ private:
+  std::optional<base::Gauge> power_watts_;
+  std::optional<base::Gauge> power_limit_watts_;
+  std::optional<base::Gauge> temperature_celsius_;
+  std::optional<base::Gauge> sm_clock_hertz_;
+  std::optional<base::Gauge> memory_clock_hertz_;
+  std::optional<base::Gauge> corrected_ecc_errors_;
+  std::optional<base::Gauge> uncorrected_ecc_errors_;
+  std::map<std::string, base::Gauge> throttled_;  // by reason
+};
 
 // Thread-safe, but for UpdateOnScrape.
 class EngineMetrics {
@@ -31,7 +52,7 @@ class EngineMetrics {
                          std::int64_t bytes) const;
 
   // One scrape at a time.
-  void UpdateOnScrape(const Load& load, const device::MemoryStats& memory);
+  void UpdateOnScrape(const Load& load, const device::Device& device);
 
  private:
   struct Kernel {
@@ -45,6 +66,13 @@ class EngineMetrics {
 
     base::Counter counter;
     std::int64_t counted = 0;
+  };
+
+  // Of memory that an allocator of the device's has taken.
+  struct Memory {
+    base::Gauge allocated_bytes;
+    base::Gauge reserved_bytes;
+    base::Gauge limit_bytes;
   };
 
   static Kernel AddKernel(base::MetricsRegistry& registry, const std::string& device, kernels::attention::Algorithm algorithm);
@@ -61,6 +89,8 @@ class EngineMetrics {
   base::Gauge limit_bytes_;
   MirroredCounter retries_;
   MirroredCounter out_of_memory_;
+  std::optional<Memory> pinned_memory_;  // of a device that has any
+  std::optional<GpuMetrics> gpu_;        // likewise
 };
 
 }  // namespace ridgeline::engine

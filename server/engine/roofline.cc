@@ -24,12 +24,16 @@ using kernels::DataType;
 constexpr int kMinSamples = 5;
 constexpr absl::Duration kMinTime = absl::Milliseconds(400);
 
-// A copy must not fit the caches; four times the last level is far beyond, and 64 MiB where its size is unknown.
+// A copy must not fit the caches; four times the largest is far beyond, and 64 MiB where its size is unknown.
 constexpr std::int64_t kMinCopyBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kMaxCopyBytes = std::int64_t{1} << 30;
 
-// Large enough that packing and edges don't matter, small enough for a fraction of a second on one core.
-constexpr std::int64_t kGemmSize = 1536;
+// Large enough that packing and edges don't matter, small enough for a fraction of a second on one core; and large enough for
+// many waves of blocks on every multiprocessor of a GPU, small enough for a budget of 1 GiB.
+std::int64_t GemmSize(const device::DeviceInfo& info) {
+  if (info.type == device::DeviceType::kCpu) return 1536;
+  return info.memory_limit_bytes >= (std::int64_t{2} << 30) ? 8192 : 4096;
+}
 
 absl::Status Await(Lane& lane) {
   base::Notification done;
@@ -68,7 +72,7 @@ absl::StatusOr<absl::Duration> MeasureShortest(Lane& lane, Queue queue) {
 }
 
 std::int64_t CopyBytes(const device::DeviceInfo& info) {
-  const std::int64_t wanted = std::clamp(4 * info.l3_cache_bytes, kMinCopyBytes, kMaxCopyBytes);
+  const std::int64_t wanted = std::clamp(4 * std::max(info.l2_cache_bytes, info.l3_cache_bytes), kMinCopyBytes, kMaxCopyBytes);
   return std::min(wanted, info.memory_limit_bytes / 4);
 }
 
@@ -84,18 +88,17 @@ absl::StatusOr<double> MeasureBytesPerSecond(Lane& lane, const device::DeviceInf
   return 2 * static_cast<double>(size_bytes) / absl::ToDoubleSeconds(*shortest);
 }
 
-absl::StatusOr<double> MeasureFlopsPerSecond(Lane& lane, DataType type) {
-  const std::int64_t elements = kGemmSize * kGemmSize;
+absl::StatusOr<double> MeasureFlopsPerSecond(Lane& lane, DataType type, std::int64_t size) {
+  const std::int64_t elements = size * size;
   RIDGELINE_ASSIGN_OR_RETURN(const Buffer a, lane.UploadRandom(type, elements, /*seed=*/1, 0, 1));
   auto b = lane.UploadRandom(type, elements, /*seed=*/2, 0, 1);
   auto c = lane.Allocate(elements * kernels::ElementBytes(DataType::kFloat32));
   const absl::Status allocated = b.ok() ? c.status() : b.status();
-  const auto shortest = allocated.ok()
-                            ? MeasureShortest(lane, [&] { return lane.Gemm(type, kGemmSize, kGemmSize, kGemmSize, a, *b, *c); })
-                            : absl::StatusOr<absl::Duration>(allocated);
+  const auto shortest = allocated.ok() ? MeasureShortest(lane, [&] { return lane.Gemm(type, size, size, size, a, *b, *c); })
+                                       : absl::StatusOr<absl::Duration>(allocated);
   RIDGELINE_RETURN_IF_ERROR(Await(lane));
   RIDGELINE_RETURN_IF_ERROR(shortest.status());
-  const double flops = 2.0 * static_cast<double>(elements) * static_cast<double>(kGemmSize);
+  const double flops = 2.0 * static_cast<double>(elements) * static_cast<double>(size);
   return flops / absl::ToDoubleSeconds(*shortest);
 }
 
@@ -127,7 +130,7 @@ absl::StatusOr<Roofline> MeasureRoofline(device::Device& device) {
   roofline.measure_time = absl::Now();
   RIDGELINE_ASSIGN_OR_RETURN(roofline.bytes_per_second, MeasureBytesPerSecond(lane, info));
   for (const DataType type : {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16}) {
-    RIDGELINE_ASSIGN_OR_RETURN(const double flops_per_second, MeasureFlopsPerSecond(lane, type));
+    RIDGELINE_ASSIGN_OR_RETURN(const double flops_per_second, MeasureFlopsPerSecond(lane, type, GemmSize(info)));
     roofline.compute_roofs.push_back({type, flops_per_second, TheoreticalFlopsPerSecond(info, type)});
   }
   // What measuring took is no cache for serving.
