@@ -75,6 +75,7 @@ class AttendWork final : public Work {
     RIDGELINE_ASSIGN_OR_RETURN(state_.computed, lane.Record());
     RIDGELINE_RETURN_IF_ERROR(QueueDownload(lane));
     RIDGELINE_ASSIGN_OR_RETURN(state_.downloaded, lane.Record());
+    DropInputs();
     return absl::OkStatus();
   }
 
@@ -112,6 +113,15 @@ class AttendWork final : public Work {
     RIDGELINE_ASSIGN_OR_RETURN(state_.log_sum_exp, lane.Allocate(problem_.log_sum_exp_bytes));
     RIDGELINE_ASSIGN_OR_RETURN(state_.workspace, lane.Allocate(plan_.workspace_bytes));
     return absl::OkStatus();
+  }
+
+  // The lane's uploads keep the caller's bytes now, and let go of each when it has been read: a request need not take memory
+  // twice while its kernel runs and its answer is sent.
+  void DropInputs() {
+    for (TensorSource* source : {&problem_.query, &problem_.key, &problem_.value}) source->storage = {};
+    for (std::optional<TensorSource>* source : {&problem_.alibi_slopes, &problem_.sink_logits, &problem_.bias}) {
+      if (source->has_value()) (*source)->storage = {};
+    }
   }
 
   AttentionParams Params() const {

@@ -169,7 +169,8 @@ Scheduler::Ending Scheduler::EndingOf(Task& task, absl::Status& status) {
   if (task.finish_claimed) return Ending::kUnwanted;
   const bool was_alone = !task.had_company && task.lease == num_leases_;
   if (IsOutOfMemory(status)) {
-    if (!was_alone && !task.must_run_alone) return Ending::kRetry;
+    // Once queued, the work has let go of its inputs.
+    if (!task.queue_status.ok() && !was_alone && !task.must_run_alone) return Ending::kRetry;
     // Answers that are still being sent hold memory too: a later try may do.
     status = base::WithRetryDelay(std::move(status), ExpectedWait());
   }

@@ -9,9 +9,9 @@
 
 namespace ridgeline::engine {
 
-//   Queue ─► (the lane completes) ─► Release ─► Finish(ok)
-//     ▲                                 └── once more, if memory ran out
-//     └────────────────────────────────────┘
+//   Queue ─ok─► (the lane completes) ─► Release ─► Finish(ok)
+//     ▲  └─error─► (the lane completes) ─► Release ─┐
+//     └────────── once more, if memory ran out ─────┘
 //   Finish(error) may come at any time, from any thread, even during the calls above. Finish is called exactly once.
 class Work {
  public:
@@ -23,8 +23,9 @@ class Work {
   // From this time on it is not worth starting.
   virtual absl::Time deadline() const = 0;
 
-  // Allocates and queues everything on the lane; what it allocates is held until Release. After an error the work may be partly
-  // queued. `queue_time` is from the request's arrival until now.
+  // Allocates and queues everything on the lane; what it allocates is held until Release. Ok: the lane alone keeps the caller's
+  // inputs now, until it has read them, and Queue is not called again. After an error the work may be partly queued, and Queue
+  // may be called once more after Release. `queue_time` is from the request's arrival until now.
   virtual absl::Status Queue(device::Lane& lane, const device::CancelToken& cancel, absl::Duration queue_time) = 0;
 
   // The lane has let go of the work. Ok: keeps the results and frees everything else. Error: frees the results too.

@@ -1,9 +1,14 @@
 // What waits, for what, and what becomes of it: a lack of memory beside other work, deadlines in a full queue, work that is
 // stuck.
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
+#include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
@@ -33,9 +38,9 @@ class OutOfMemoryTest : public EngineFixture {
   void TearDown() override { device_->ReleaseCompletions(0); }
 
   // Work whose n-th call of the device, in the midst of its uploads, finds no memory; returns when it waits for its retry.
-  std::shared_ptr<Call> AttendWithoutMemory(const Answer& answer) {
+  std::shared_ptr<Call> AttendWithoutMemory(const Answer& answer, AttendRequest request = SmallRequest()) {
     FailNextUpload();
-    std::shared_ptr<Call> call = Attend(answer);
+    std::shared_ptr<Call> call = Attend(answer, absl::InfiniteFuture(), std::move(request));
     while (engine_->load().queued_requests == 0) std::this_thread::yield();
     return call;
   }
@@ -53,6 +58,19 @@ TEST_F(OutOfMemoryTest, WorkWaitsUntilItIsAloneAndThenSucceeds) {
   device_->ReleaseCompletions(0);
   EXPECT_THAT(retried.Wait(), IsOk());
   EXPECT_THAT(neighbour_.Wait(), IsOk());
+}
+
+TEST_F(OutOfMemoryTest, TheInputsAreThereForTheRetry) {
+  auto bytes = std::make_shared<std::vector<std::byte>>(2 * 3 * 4 * 8 * 4);
+  const std::weak_ptr<const void> watched = bytes;
+  AttendRequest request = SmallRequest();
+  request.query = InlineTensor({2, 3, 4, 8}, kernels::DataType::kFloat32, *bytes);
+  std::get<InlineData>(request.query->storage).owner = std::move(bytes);
+  Answer retried;
+  AttendWithoutMemory(retried, std::move(request));
+  EXPECT_FALSE(watched.expired());
+  device_->ReleaseCompletions(0);
+  EXPECT_THAT(retried.Wait(), IsOk());
 }
 
 TEST_F(OutOfMemoryTest, WhatComesLaterWaitsBehindIt) {
