@@ -80,17 +80,20 @@ class AttendStreamReactor : public AttendStreamBase {
 
  private:
   void Submit(const std::shared_ptr<Slot>& slot) {
-    WireView wire = ViewOf(request_);
+    WireView wire = TakeView(request_);
     absl::StatusOr<engine::AttendRequest> request = ParseAttendRequest(wire.slices, std::move(wire.owner));
     if (!request.ok()) {
       SetAnswer(slot, std::move(request).status());
       return;
     }
-    std::shared_ptr<engine::Call> call = engine_.Attend(
-        *std::move(request), rpc_.call_context(), [self = self_, slot](absl::StatusOr<engine::AttendResult> result) {
-          self->SetAnswer(slot,
-                          result.ok() ? Serialize(*result) : absl::StatusOr<grpc::ByteBuffer>(std::move(result).status()));
-        });
+    std::shared_ptr<engine::Call> call = engine_.Attend(*std::move(request), rpc_.call_context(),
+                                                        [self = self_, slot](absl::StatusOr<engine::AttendResult> result) {
+                                                          if (result.ok()) {
+                                                            self->SetAnswer(slot, Serialize(*result));
+                                                          } else {
+                                                            self->SetAnswer(slot, result.status());
+                                                          }
+                                                        });
     bool unwanted;
     {
       base::MutexLock lock(&mutex_);

@@ -23,8 +23,8 @@ class AttendReactor : public grpc::ServerUnaryReactor {
   AttendReactor(RpcContext& shared, MethodMetrics& metrics, grpc::CallbackServerContext& context, grpc::ByteBuffer& response)
       : rpc_(shared, metrics, context), response_(response) {}
 
-  void Start(const grpc::ByteBuffer& wire_request, engine::Engine& engine) {
-    WireView wire = ViewOf(wire_request);
+  void Start(grpc::ByteBuffer& wire_request, engine::Engine& engine) {
+    WireView wire = TakeView(wire_request);
     absl::StatusOr<engine::AttendRequest> request = ParseAttendRequest(wire.slices, std::move(wire.owner));
     if (!request.ok()) {
       Finish(rpc_.Close(request.status()));
@@ -42,9 +42,8 @@ class AttendReactor : public grpc::ServerUnaryReactor {
 
  private:
   void Answer(const absl::StatusOr<engine::AttendResult>& result) {
-    absl::StatusOr<grpc::ByteBuffer> answer = Serialize(result);
-    if (answer.ok()) response_ = *std::move(answer);
-    Finish(rpc_.Close(answer.status()));
+    if (result.ok()) response_ = Serialize(*result);
+    Finish(rpc_.Close(result.status()));
   }
 
   Rpc rpc_;
@@ -63,7 +62,8 @@ class AttentionService : public RawService {
   grpc::ServerUnaryReactor* Attend(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
                                    grpc::ByteBuffer* response) override {
     auto* reactor = new AttendReactor(shared_, attend_metrics_, *context, *response);
-    reactor->Start(*request, engine_);
+    // gRPC made the buffer, not const, for this call, and keeps it until the call is done.
+    reactor->Start(const_cast<grpc::ByteBuffer&>(*request), engine_);
     return reactor;
   }
 

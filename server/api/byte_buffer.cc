@@ -2,28 +2,21 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <utility>
 
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/wire_format_lite.h"
 #include "grpcpp/support/slice.h"
 #include "ridgeline/v1/attention.pb.h"
 #include "server/api/attend_converter.h"
-#include "server/base/error.h"
-#include "server/base/status_macros.h"
+#include "server/base/check.h"
 
 namespace ridgeline::api {
 namespace {
 
 using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedOutputStream;
-
-// What a protobuf message may hold: lengths are signed 32-bit numbers.
-constexpr std::int64_t kMaxMessageBytes = std::numeric_limits<std::int32_t>::max();
 
 // The largest fragment header: two tags and two lengths.
 constexpr std::size_t kMaxHeaderBytes = 20;
@@ -64,31 +57,26 @@ void AppendFragment(int response_field, const std::optional<engine::OutputTensor
 
 }  // namespace
 
-WireView ViewOf(const grpc::ByteBuffer& buffer) {
+WireView TakeView(grpc::ByteBuffer& buffer) {
   auto slices = std::make_shared<std::vector<grpc::Slice>>();
   WireView view;
   if (!buffer.Dump(slices.get()).ok()) return view;  // an empty buffer; as a message it has all defaults
   view.slices.reserve(slices->size());
   for (const grpc::Slice& slice : *slices) view.slices.push_back({slice.begin(), static_cast<std::int64_t>(slice.size())});
   view.owner = std::move(slices);
+  buffer.Clear();
   return view;
 }
 
-absl::StatusOr<grpc::ByteBuffer> Serialize(const absl::StatusOr<engine::AttendResult>& result) {
-  RIDGELINE_RETURN_IF_ERROR(result.status());
-  const std::string message = ToMessage(*result).SerializeAsString();
+grpc::ByteBuffer Serialize(const engine::AttendResult& result) {
+  const std::string message = ToMessage(result).SerializeAsString();
   const std::int64_t total_bytes = static_cast<std::int64_t>(message.size() + 2 * kMaxHeaderBytes) +
-                                   PayloadBytes(result->output) + PayloadBytes(result->log_sum_exp);
-  if (total_bytes > kMaxMessageBytes) {
-    return base::WithReason(
-        absl::ResourceExhaustedError(absl::StrCat("the answer has ", total_bytes, " bytes; one message holds ",
-                                                  kMaxMessageBytes, ": split the batch, or ask to discard the output")),
-        base::kReasonMessageTooLarge);
-  }
+                                   PayloadBytes(result.output) + PayloadBytes(result.log_sum_exp);
+  RIDGELINE_CHECK(total_bytes <= kMaxMessageBytes);  // the engine was told kMaxAnswerTensorBytes
   std::vector<grpc::Slice> slices;
   slices.emplace_back(message);
-  AppendFragment(v1::AttendResponse::kOutputFieldNumber, result->output, slices);
-  AppendFragment(v1::AttendResponse::kLogSumExpFieldNumber, result->log_sum_exp, slices);
+  AppendFragment(v1::AttendResponse::kOutputFieldNumber, result.output, slices);
+  AppendFragment(v1::AttendResponse::kLogSumExpFieldNumber, result.log_sum_exp, slices);
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
 

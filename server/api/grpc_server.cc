@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <random>
 #include <utility>
 
@@ -27,6 +26,7 @@
 #include "ridgeline/v1/device.grpc.pb.h"
 #include "server/api/attention_service.h"
 #include "server/api/benchmark_service.h"
+#include "server/api/byte_buffer.h"
 #include "server/api/device_service.h"
 #include "server/api/rpc.h"
 #include "server/api/unknown_method.h"
@@ -125,7 +125,7 @@ class GrpcServerImpl : public GrpcServer {
  private:
   static void SetLimits(const GrpcServerOptions& options, grpc::ServerBuilder& builder) {
     builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
-    builder.SetMaxSendMessageSize(std::numeric_limits<int>::max());
+    builder.SetMaxSendMessageSize(static_cast<int>(kMaxMessageBytes));
     grpc::ResourceQuota quota("ridgelined");
     quota.Resize(static_cast<std::size_t>(options.max_message_bytes) * kMessagesInMemory);
     builder.SetResourceQuota(quota);

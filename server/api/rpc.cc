@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/api/byte_buffer.h"
 #include "server/api/status_to_grpc.h"
 #include "server/base/log.h"
 
@@ -66,7 +67,8 @@ engine::CallContext Rpc::call_context() const {
   const std::chrono::system_clock::time_point deadline = context_.deadline();
   return {.request_id = request_id_,
           .deadline =
-              deadline == std::chrono::system_clock::time_point::max() ? absl::InfiniteFuture() : absl::FromChrono(deadline)};
+              deadline == std::chrono::system_clock::time_point::max() ? absl::InfiniteFuture() : absl::FromChrono(deadline),
+          .max_answer_bytes = kMaxAnswerTensorBytes};
 }
 
 grpc::Status Rpc::Close(const absl::Status& status) {

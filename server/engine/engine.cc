@@ -23,6 +23,17 @@ absl::Status TooLarge(absl::string_view message) {
   return base::WithReason(absl::ResourceExhaustedError(message), base::kReasonOutOfMemory);
 }
 
+// Known before anything runs: nobody waits for an answer that cannot be sent.
+absl::Status CheckAnswerSize(const AttendProblem& problem, std::int64_t max_answer_bytes) {
+  const std::int64_t answer_bytes = problem.answer_bytes();
+  if (answer_bytes <= max_answer_bytes) return absl::OkStatus();
+  return base::WithReason(
+      absl::ResourceExhaustedError(absl::StrCat(
+          "the answer would take ", base::FormatBytes(answer_bytes), "; one message holds ", base::FormatBytes(max_answer_bytes),
+          ": split the batch, ask for a narrower output.data_type, or set output.discard to get the report alone")),
+      base::kReasonMessageTooLarge);
+}
+
 class EngineImpl final : public Engine {
  public:
   EngineImpl(const EngineOptions& options, device::Device& device, Roofline roofline, base::MetricsRegistry& metrics,
@@ -33,7 +44,7 @@ class EngineImpl final : public Engine {
         metrics_(metrics, device, roofline_),
         scheduler_(std::make_shared<Scheduler>(options.max_queued_requests, options.max_queued_bytes, device, clock,
                                                metrics_.queue_wait_seconds())),
-        on_scrape_(metrics.OnScrape([this] { metrics_.UpdateOnScrape(scheduler_->load(), device_); })) {}
+        on_scrape_(metrics.OnScrape([this] { metrics_.UpdateOnScrape(scheduler_->load(), device_.memory_stats()); })) {}
 
   ~EngineImpl() override { scheduler_->Drain(absl::InfiniteDuration()); }
 
@@ -41,6 +52,7 @@ class EngineImpl final : public Engine {
     const absl::Time arrival = clock_.Now();
     absl::StatusOr<AttendProblem> problem = ValidateAttend(std::move(request));
     if (!problem.ok()) return Refuse(problem.status(), done);
+    if (absl::Status status = CheckAnswerSize(*problem, context.max_answer_bytes); !status.ok()) return Refuse(status, done);
     absl::StatusOr<AttentionPlan> plan = Plan(*problem);
     if (!plan.ok()) return Refuse(plan.status(), done);
     return scheduler_->Submit(

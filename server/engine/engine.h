@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -34,6 +35,7 @@ struct EngineOptions {
 struct CallContext {
   std::string request_id;  // for logs
   absl::Time deadline = absl::InfiniteFuture();
+  std::int64_t max_answer_bytes = std::numeric_limits<std::int64_t>::max();  // of the tensors that the caller can take back
 };
 
 using AttendDone = absl::AnyInvocable<void(absl::StatusOr<AttendResult>)>;
@@ -45,7 +47,8 @@ class Engine {
 
   // Calls `done` exactly once: before returning if the request is refused (costs microseconds, changes nothing), else on a
   // thread of the device's (or of Cancel's caller). Errors: INVALID_ARGUMENT naming the field; UNIMPLEMENTED;
-  // RESOURCE_EXHAUSTED (queue full: with a retry delay; memory: with the bytes that it would take); UNAVAILABLE (draining, or
+  // RESOURCE_EXHAUSTED (queue full: with a retry delay; memory, or an answer too large for the caller: with the bytes that it
+  // would take); UNAVAILABLE (draining, or
   // the device lost); DEADLINE_EXCEEDED (before it reached a lane); CANCELLED. Null is returned when the call was refused.
   virtual std::shared_ptr<Call> Attend(AttendRequest request, CallContext context, AttendDone done) = 0;
 

@@ -324,6 +324,8 @@ std::int64_t AttendProblem::tensor_bytes() const {
   return SaturatingAdd(SaturatingAdd(bytes, output_bytes), log_sum_exp_bytes);
 }
 
+std::int64_t AttendProblem::answer_bytes() const { return discard ? 0 : SaturatingAdd(output_bytes, log_sum_exp_bytes); }
+
 kernels::attention::OptionalTensors AttendProblem::optional_tensors() const {
   return {.log_sum_exp = wants_log_sum_exp, .bias_bytes = bias.has_value() ? bias->size_bytes() : 0};
 }

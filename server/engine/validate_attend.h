@@ -51,6 +51,8 @@ struct AttendProblem {
   }
   // Of inputs, outputs and the sequence table: all but the workspace, which is the plan's. Saturates at INT64_MAX.
   std::int64_t tensor_bytes() const;
+  // Of the outputs that go back to the caller: none if they are discarded. Saturates at INT64_MAX.
+  std::int64_t answer_bytes() const;
   kernels::attention::OptionalTensors optional_tensors() const;
 };
 

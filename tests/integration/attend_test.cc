@@ -2,9 +2,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,11 +13,11 @@
 #include "gmock/gmock.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
-#include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 #include "ridgeline/v1/attention.grpc.pb.h"
 #include "ridgeline/v1/device.grpc.pb.h"
+#include "tests/integration/raw_call.h"
 #include "tests/support/attention_case.h"
 #include "tests/support/daemon.h"
 #include "tests/support/status_matchers.h"
@@ -32,6 +30,7 @@ using support::AttentionCase;
 using support::Daemon;
 using support::IsOk;
 using support::StatusIs;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 v1::DataType TypeOf(kernels::DataType type) {
@@ -273,44 +272,19 @@ TEST_F(AttendTest, WhatThisServerLacksIsUnimplemented) {
   EXPECT_THAT(client.Attend(shared), StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("output.shared_memory")));
 }
 
-// A raw call of any method.
-grpc::Status CallRaw(const std::string& address, const std::string& method, const std::string& bytes,
-                     std::multimap<std::string, std::string>* trailers = nullptr) {
-  grpc::GenericStub stub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
-  grpc::ClientContext context;
-  grpc::CompletionQueue queue;
-  grpc::Slice slice(bytes);
-  const grpc::ByteBuffer request(&slice, 1);
-  grpc::ByteBuffer response;
-  grpc::Status status;
-  const auto call = stub.PrepareUnaryCall(&context, method, request, &queue);
-  call->StartCall();
-  call->Finish(&response, &status, nullptr);
-  void* tag;
-  bool ok;
-  queue.Next(&tag, &ok);
-  if (trailers != nullptr) {
-    for (const auto& [key, value] : context.GetServerTrailingMetadata()) {
-      trailers->emplace(std::string(key.data(), key.size()), std::string(value.data(), value.size()));
-    }
-  }
-  return status;
-}
-
 TEST_F(AttendTest, BytesThatAreNoMessageAreAnInvalidArgument) {
   for (const std::string& bytes : {std::string("\xff\xff\xff"), std::string("\x0a\x7f"), std::string(1000, '\x01')}) {
-    const grpc::Status status = CallRaw(daemon_->unix_address(), "/ridgeline.v1.AttentionService/Attend", bytes);
+    const grpc::Status status = CallRaw(daemon_->unix_address(), "/ridgeline.v1.AttentionService/Attend", bytes).status;
     EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
     EXPECT_EQ(ReasonOf(status), "MALFORMED_MESSAGE");
   }
 }
 
 TEST_F(AttendTest, UnknownMethodsAreUnimplementedWithDetails) {
-  std::multimap<std::string, std::string> trailers;
-  const grpc::Status status = CallRaw(daemon_->unix_address(), "/ridgeline.v1.AttentionService/Guess", "", &trailers);
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
-  EXPECT_EQ(ReasonOf(status), "UNSUPPORTED");
-  EXPECT_EQ(trailers.count("x-ridgeline-instance"), 1u);
+  const RawAnswer answer = CallRaw(daemon_->unix_address(), "/ridgeline.v1.AttentionService/Guess", "");
+  EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
+  EXPECT_EQ(ReasonOf(answer.status), "UNSUPPORTED");
+  EXPECT_EQ(answer.trailers.count("x-ridgeline-instance"), 1u);
 }
 
 TEST_F(AttendTest, WhatMemoryCannotHoldIsRefusedAtOnce) {
@@ -321,6 +295,25 @@ TEST_F(AttendTest, WhatMemoryCannotHoldIsRefusedAtOnce) {
   EXPECT_THAT(response, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("flash attention takes")));
   EXPECT_EQ(client::ErrorReason(response.status()), "OUT_OF_MEMORY");
   EXPECT_LT(absl::Now() - start, absl::Seconds(5));
+}
+
+TEST_F(AttendTest, AnAnswerLargerThanAMessageIsRefusedBeforeItIsComputed) {
+  const Client client = Connect(daemon_->unix_address());
+  ASSERT_THAT(client.ResetPeakMemoryStats(), IsOk());
+  const auto before = client.GetMemoryStats();
+  ASSERT_THAT(before, IsOk());
+  v1::AttendRequest request;
+  *request.mutable_query() = Random({1, 1 << 20, 8, 64}, 1);  // 2 GiB
+  *request.mutable_dense()->mutable_key() = Random({1, 1, 8, 64}, 2);
+  *request.mutable_dense()->mutable_value() = Random({1, 1, 8, 64}, 3);
+  const auto response = client.Attend(request);
+  EXPECT_THAT(response,
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       AllOf(HasSubstr("2.0 GiB (2147483648 bytes)"), HasSubstr("one message holds"), HasSubstr("discard"))));
+  EXPECT_EQ(client::ErrorReason(response.status()), "MESSAGE_TOO_LARGE");
+  const auto after = client.GetMemoryStats();
+  ASSERT_THAT(after, IsOk());
+  EXPECT_EQ(after->total_allocation_count(), before->total_allocation_count());
 }
 
 TEST_F(AttendTest, CancelledCallsGiveEverythingBack) {

@@ -7,7 +7,6 @@
 #include "grpcpp/support/slice.h"
 #include "gtest/gtest.h"
 #include "ridgeline/v1/attention.pb.h"
-#include "tests/support/status_matchers.h"
 
 namespace ridgeline::api {
 namespace {
@@ -46,7 +45,7 @@ TEST(SerializeTest, AnyParserReadsTheAnswer) {
     result.log_sum_exp = {DataType::kFloat32, {3}, std::make_shared<StringBuffer>("lse")};
     result.report.kernel = "kernel";
     result.report.kernel_time = absl::Nanoseconds(1'500'000'000);
-    ASSERT_OK_AND_ASSIGN(const grpc::ByteBuffer buffer, Serialize(std::move(result)));
+    const grpc::ByteBuffer buffer = Serialize(result);
     const v1::AttendResponse response = Parse(buffer);
     EXPECT_EQ(response.output().data_type(), v1::DATA_TYPE_BFLOAT16);
     EXPECT_EQ(response.output().shape_size(), 2);
@@ -61,12 +60,12 @@ TEST(SerializeTest, AnyParserReadsTheAnswer) {
 TEST(SerializeTest, AnEmptyTensorHasStorage) {
   engine::AttendResult result;
   result.output = {DataType::kFloat32, {0, 8}, nullptr};
-  ASSERT_OK_AND_ASSIGN(const grpc::ByteBuffer buffer, Serialize(std::move(result)));
+  const grpc::ByteBuffer buffer = Serialize(result);
   EXPECT_TRUE(Parse(buffer).output().has_inline_data());
 }
 
 TEST(SerializeTest, WhatWasDiscardedIsAbsent) {
-  ASSERT_OK_AND_ASSIGN(const grpc::ByteBuffer buffer, Serialize(engine::AttendResult{}));
+  const grpc::ByteBuffer buffer = Serialize({});
   EXPECT_FALSE(Parse(buffer).has_output());
   EXPECT_FALSE(Parse(buffer).has_log_sum_exp());
   EXPECT_TRUE(Parse(buffer).has_report());
@@ -76,9 +75,12 @@ TEST(SerializeTest, TheAnswerSharesAndKeepsTheResult) {
   auto data = std::make_shared<StringBuffer>(std::string(100'000, 'x'));
   const std::weak_ptr<StringBuffer> watched = data;
   {
-    engine::AttendResult result;
-    result.output = {DataType::kFloat32, {25'000}, data};
-    ASSERT_OK_AND_ASSIGN(const grpc::ByteBuffer buffer, Serialize(std::move(result)));
+    grpc::ByteBuffer buffer;
+    {
+      engine::AttendResult result;
+      result.output = {DataType::kFloat32, {25'000}, data};
+      buffer = Serialize(result);
+    }
     std::vector<grpc::Slice> slices;
     ASSERT_TRUE(buffer.Dump(&slices).ok());
     bool shared = false;
@@ -90,20 +92,29 @@ TEST(SerializeTest, TheAnswerSharesAndKeepsTheResult) {
   EXPECT_TRUE(watched.expired());
 }
 
-TEST(SerializeTest, AnErrorPasses) {
-  EXPECT_EQ(Serialize(absl::CancelledError("no more")).status(), absl::CancelledError("no more"));
-}
-
-TEST(ViewOfTest, KeepsTheBytesAlive) {
-  WireView view;
+TEST(TakeViewTest, TheViewAloneKeepsTheBytes) {
+  bool freed = false;
+  const std::string text = "first ";
+  grpc::ByteBuffer buffer;
   {
-    grpc::Slice first("first "), second("second");
-    const grpc::Slice slices[] = {first, second};
-    view = ViewOf(grpc::ByteBuffer(slices, 2));
+    const grpc::Slice slices[] = {
+        grpc::Slice(
+            const_cast<char*>(text.data()), text.size(), [](void* flag) { *static_cast<bool*>(flag) = true; }, &freed),
+        grpc::Slice("second")};
+    buffer = grpc::ByteBuffer(slices, 2);
   }
+  WireView view = TakeView(buffer);
   std::string bytes;
   for (const device::HostSlice& slice : view.slices) bytes.append(static_cast<const char*>(slice.data), slice.size_bytes);
   EXPECT_EQ(bytes, "first second");
+  EXPECT_FALSE(freed);
+  view.owner.reset();
+  EXPECT_TRUE(freed) << "the buffer, which still lives, kept them";
+}
+
+TEST(TakeViewTest, AnEmptyMessageHasNoPieces) {
+  grpc::ByteBuffer buffer;
+  EXPECT_TRUE(TakeView(buffer).slices.empty());
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/base/error.h"
@@ -74,6 +75,44 @@ TEST_F(EngineTest, RefusesWhatMemoryCannotHoldAndSaysWhatFlashTakes) {
                                                        HasSubstr("flash attention takes"))));
   EXPECT_EQ(base::ErrorReason(answer.Wait().status()), base::kReasonOutOfMemory);
   EXPECT_EQ(device_->memory_stats().total_allocation_count, 0);
+}
+
+TEST_F(EngineTest, RefusesAnAnswerThatTheCallerCannotTakeBack) {
+  Build({});
+  const std::int64_t output_bytes = 2 * 3 * 4 * 8 * 4, log_sum_exp_bytes = 2 * 3 * 4 * 4;
+  const auto attend = [&](bool log_sum_exp, bool discard) {
+    AttendRequest request = SmallRequest();
+    request.output.log_sum_exp = log_sum_exp;
+    request.output.discard = discard;
+    Answer answer;
+    engine_->Attend(std::move(request), {.request_id = "test", .max_answer_bytes = output_bytes}, answer.Callback());
+    return answer.Wait().status();
+  };
+  EXPECT_THAT(attend(/*log_sum_exp=*/false, /*discard=*/false), IsOk());
+  EXPECT_THAT(attend(/*log_sum_exp=*/true, /*discard=*/true), IsOk());
+  const std::int64_t calls = device_->num_calls();
+  const absl::Status status = attend(/*log_sum_exp=*/true, /*discard=*/false);
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted,
+                               ::testing::AllOf(HasSubstr(absl::StrCat(output_bytes + log_sum_exp_bytes, " bytes")),
+                                                HasSubstr(absl::StrCat(output_bytes, " bytes")), HasSubstr("output.discard"))));
+  EXPECT_EQ(base::ErrorReason(status), base::kReasonMessageTooLarge);
+  EXPECT_EQ(device_->num_calls(), calls) << "it was computed";
+}
+
+TEST_F(EngineTest, LetsGoOfTheInputsOnceTheyAreUploaded) {
+  Build({});
+  auto bytes = std::make_shared<std::vector<std::byte>>(2 * 3 * 4 * 8 * 4);
+  const std::weak_ptr<const void> watched = bytes;
+  AttendRequest request = SmallRequest();
+  request.query = InlineTensor({2, 3, 4, 8}, kernels::DataType::kFloat32, *bytes);
+  std::get<InlineData>(request.query->storage).owner = std::move(bytes);
+  device_->HoldCompletions(0);
+  Answer answer;
+  const std::shared_ptr<Call> call = Attend(answer, absl::InfiniteFuture(), std::move(request));
+  device_->AwaitHeldCompletion(0);
+  EXPECT_TRUE(watched.expired()) << "something but the lane keeps them";
+  device_->ReleaseCompletions(0);
+  EXPECT_THAT(answer.Wait(), IsOk());
 }
 
 TEST_F(EngineTest, HostileCountsOfEmptySequencesCostNothing) {
