@@ -115,5 +115,20 @@ TEST(ParseAttendRequestTest, BytesThatDoNotParseAreMalformed) {
   EXPECT_EQ(base::ErrorReason(request.status()), base::kReasonMalformedMessage);
 }
 
+TEST(ToMessageTest, PhasesOfTheKernelArriveInOrder) {
+  engine::AttendResult result;
+  result.report.kernel_phases = {{"scores", absl::Milliseconds(3)}, {"softmax", absl::Seconds(2) + absl::Nanoseconds(7)}};
+  const v1::ExecutionReport report = ToMessage(result).report();
+  ASSERT_EQ(report.kernel_phases_size(), 2);
+  EXPECT_EQ(report.kernel_phases(0).name(), "scores");
+  EXPECT_EQ(report.kernel_phases(0).time().seconds(), 0);
+  EXPECT_EQ(report.kernel_phases(0).time().nanos(), 3'000'000);
+  EXPECT_EQ(report.kernel_phases(1).name(), "softmax");
+  EXPECT_EQ(report.kernel_phases(1).time().seconds(), 2);
+  EXPECT_EQ(report.kernel_phases(1).time().nanos(), 7);
+}
+
+TEST(ToMessageTest, AKernelWithoutPhasesReportsNone) { EXPECT_EQ(ToMessage({}).report().kernel_phases_size(), 0); }
+
 }  // namespace
 }  // namespace ridgeline::api
