@@ -44,7 +44,7 @@ class EngineImpl final : public Engine {
         metrics_(metrics, device, roofline_),
         scheduler_(std::make_shared<Scheduler>(options.max_queued_requests, options.max_queued_bytes, device, clock,
                                                metrics_.queue_wait_seconds())),
-        on_scrape_(metrics.OnScrape([this] { metrics_.UpdateOnScrape(scheduler_->load(), device_.memory_stats()); })) {}
+        on_scrape_(metrics.OnScrape([this] { metrics_.UpdateOnScrape(scheduler_->load(), device_); })) {}
 
   ~EngineImpl() override { scheduler_->Drain(absl::InfiniteDuration()); }
 
