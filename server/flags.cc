@@ -11,10 +11,13 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "server/base/status_macros.h"
 
-ABSL_FLAG(std::string, device, "auto",
-          "Device to drive: auto, cpu or cuda:N. auto takes the best that this build and machine have.");
+ABSL_FLAG(
+    std::string, device, "auto",
+    "Device to drive: auto, cpu or cuda:N, N as CUDA counts GPUs. auto takes the first GPU if it can be used, else the CPU; "
+    "the log says why.");
 ABSL_FLAG(
     std::string, listen, "127.0.0.1:50051",
     "Addresses to serve gRPC on, separated by commas: host:port or unix:/path. Port 0 picks a free one; the log names it.");
@@ -22,8 +25,14 @@ ABSL_FLAG(std::string, metrics_listen, "127.0.0.1:9464",
           "host:port for /metrics, /healthz and /readyz; port 0 picks a free one; empty: no such port.");
 ABSL_FLAG(int, lanes, 4, "Requests that run at the same time, each on a lane of its own; 1 to 1024.");
 ABSL_FLAG(int, threads, 0, "Threads that one kernel may use on the CPU device; 0: as many as there are cores.");
-ABSL_FLAG(std::int64_t, memory_limit_bytes, 0,
-          "Most that the allocator may reserve of the device's memory; 0: 80 % of the memory that the process may use.");
+ABSL_FLAG(
+    std::int64_t, memory_limit_bytes, 0,
+    "Most that the allocator may reserve of the device's memory; 0: 80 % of the memory that the process may use, or all of "
+    "a GPU's memory that is free at start but 1 GiB.");
+ABSL_FLAG(
+    std::int64_t, pinned_limit_bytes, 0,
+    "With a GPU, most host memory that results may take until their callers have read them; 0: a quarter of the memory that "
+    "the process may use.");
 ABSL_FLAG(std::int64_t, max_message_bytes, std::int64_t{1} << 30, "Largest request message, up to 2147483647.");
 ABSL_FLAG(int, max_queued_requests, 1024, "Requests that may wait for a lane; one more is refused with RESOURCE_EXHAUSTED.");
 ABSL_FLAG(std::int64_t, max_queued_bytes, std::int64_t{4} << 30,
@@ -56,16 +65,17 @@ bool IsHostAndPort(absl::string_view address) {
          port <= 65535;
 }
 
-absl::Status CheckDevice(const std::string& device) {
-  if (device == "auto" || device == "cpu") return absl::OkStatus();
-  if (absl::StartsWith(device, "cuda:")) {
-    return absl::UnimplementedError(absl::StrCat("--device=", device, ": this version has no CUDA device; use cpu or auto"));
+absl::Status ReadDevice(const std::string& device, DaemonConfig& config) {
+  config.device = device::DeviceRequest::kAuto;
+  if (device == "auto") return absl::OkStatus();
+  config.device = device::DeviceRequest::kCpu;
+  if (device == "cpu") return absl::OkStatus();
+  config.device = device::DeviceRequest::kCuda;
+  absl::string_view ordinal = device;
+  if (absl::ConsumePrefix(&ordinal, "cuda:") && absl::SimpleAtoi(ordinal, &config.cuda.ordinal) && config.cuda.ordinal >= 0) {
+    return absl::OkStatus();
   }
-  return BadFlag("device", device, "it must be auto, cpu or cuda:N");
-}
-
-std::string ReasonOf(const std::string& device) {
-  return device == "cpu" ? "asked for by --device=cpu" : "chosen by --device=auto: this version has no CUDA device";
+  return BadFlag("device", device, "it must be auto, cpu or cuda:N with N from 0");
 }
 
 absl::StatusOr<std::vector<std::string>> ReadAddresses(const std::string& listen) {
@@ -96,9 +106,7 @@ absl::StatusOr<DaemonConfig> ReadFlags() {
   constexpr std::int64_t kMaxInt64 = std::numeric_limits<std::int64_t>::max();
   constexpr int kMaxInt = std::numeric_limits<int>::max();
   DaemonConfig config;
-  const std::string device = absl::GetFlag(FLAGS_device);
-  RIDGELINE_RETURN_IF_ERROR(CheckDevice(device));
-  config.grpc.device_selection_reason = ReasonOf(device);
+  RIDGELINE_RETURN_IF_ERROR(ReadDevice(absl::GetFlag(FLAGS_device), config));
 
   config.cpu.num_lanes = absl::GetFlag(FLAGS_lanes);
   RIDGELINE_RETURN_IF_ERROR(CheckRange("lanes", config.cpu.num_lanes, 1, 1024));
@@ -106,6 +114,10 @@ absl::StatusOr<DaemonConfig> ReadFlags() {
   RIDGELINE_RETURN_IF_ERROR(CheckRange("threads", config.cpu.num_threads, 0, 4096));
   config.cpu.memory_limit_bytes = absl::GetFlag(FLAGS_memory_limit_bytes);
   RIDGELINE_RETURN_IF_ERROR(CheckRange<std::int64_t>("memory_limit_bytes", config.cpu.memory_limit_bytes, 0, kMaxInt64));
+  config.cuda.num_lanes = config.cpu.num_lanes;
+  config.cuda.memory_limit_bytes = config.cpu.memory_limit_bytes;
+  config.cuda.pinned_limit_bytes = absl::GetFlag(FLAGS_pinned_limit_bytes);
+  RIDGELINE_RETURN_IF_ERROR(CheckRange<std::int64_t>("pinned_limit_bytes", config.cuda.pinned_limit_bytes, 0, kMaxInt64));
 
   config.engine.max_queued_requests = absl::GetFlag(FLAGS_max_queued_requests);
   RIDGELINE_RETURN_IF_ERROR(CheckRange("max_queued_requests", config.engine.max_queued_requests, 0, kMaxInt));

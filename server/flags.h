@@ -9,12 +9,16 @@
 #include "absl/time/time.h"
 #include "server/api/grpc_server.h"
 #include "server/device/cpu_device.h"
+#include "server/device/cuda_device.h"
+#include "server/device/select_device.h"
 #include "server/engine/engine.h"
 
 namespace ridgeline {
 
 struct DaemonConfig {
+  device::DeviceRequest device;
   device::CpuDeviceOptions cpu;
+  device::CudaDeviceOptions cuda;
   engine::EngineOptions engine;
   api::GrpcServerOptions grpc;
   std::string metrics_address;  // empty: no metrics port

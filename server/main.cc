@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "server/abandon_service.h"
 #include "server/api/grpc_server.h"
 #include "server/api/metrics_server.h"
 #include "server/base/clock.h"
@@ -22,7 +23,7 @@
 #include "server/base/metrics.h"
 #include "server/base/status_macros.h"
 #include "server/base/version.h"
-#include "server/device/cpu_device.h"
+#include "server/device/select_device.h"
 #include "server/engine/engine.h"
 #include "server/engine/roofline.h"
 #include "server/flags.h"
@@ -33,36 +34,39 @@ namespace {
 using base::Log;
 using base::LogLevel;
 
-// Where the handler says that a signal came. A handler has no other way to know of anything, and blocked signals with sigwait
-// are none: libraries start threads of their own before main does, in which the signals stay unblocked.
-int signal_pipe[2];
+// Where it is said why the daemon ends: a byte with a signal's number, or kDeviceLost. A signal's handler has no other way to
+// know of anything, and blocked signals with sigwait are none: libraries start threads of their own before main does, in which
+// the signals stay unblocked.
+int end_pipe[2];
 
-void OnSignal(int signal_number) {
-  const auto byte = static_cast<char>(signal_number);
-  if (write(signal_pipe[1], &byte, 1) != 1) _exit(EXIT_FAILURE);
+constexpr int kDeviceLost = 0;
+
+void End(int why) {
+  const auto byte = static_cast<char>(why);
+  if (write(end_pipe[1], &byte, 1) != 1) _exit(EXIT_FAILURE);
 }
 
 absl::Status CatchSignals() {
-  if (pipe2(signal_pipe, O_CLOEXEC) != 0) return absl::UnavailableError("no pipe for signals could be made");
+  if (pipe2(end_pipe, O_CLOEXEC) != 0) return absl::UnavailableError("no pipe for signals could be made");
   signal(SIGPIPE, SIG_IGN);
   struct sigaction action = {};
-  action.sa_handler = OnSignal;
+  action.sa_handler = End;
   action.sa_flags = SA_RESTART;
   sigaction(SIGTERM, &action, nullptr);
   sigaction(SIGINT, &action, nullptr);
   return absl::OkStatus();
 }
 
-int WaitForSignal() {
+int WaitForEnd() {
   char byte = 0;
-  while (read(signal_pipe[0], &byte, 1) != 1) continue;
+  while (read(end_pipe[0], &byte, 1) != 1) continue;
   return byte;
 }
 
-// A second signal means: now.
-void ExitOnNextSignal() {
+// A second signal means: now. So does a device that is lost while draining.
+void ExitOnNextEnd() {
   std::thread([] {
-    WaitForSignal();
+    WaitForEnd();
     Log(LogLevel::kWarning, "ending without draining");
     _exit(EXIT_FAILURE);
   }).detach();
@@ -84,20 +88,24 @@ absl::Status Annotate(const absl::Status& status, absl::string_view flag) {
 }
 
 absl::Status Start(const DaemonConfig& config, Daemon& daemon) {
-  RIDGELINE_ASSIGN_OR_RETURN(daemon.device, device::CreateCpuDevice(config.cpu));
+  auto selected = device::SelectDevice(config.device, config.cpu, config.cuda);
+  RIDGELINE_RETURN_IF_ERROR(Annotate(selected.status(), "device"));
+  daemon.device = std::move(selected->device);
   const device::DeviceInfo& info = daemon.device->info();
   Log(LogLevel::kInfo, "device",
       {{"name", info.name},
        {"instruction_set", info.instruction_set},
-       {"threads", info.compute_units},
+       {"compute_units", info.compute_units},
        {"lanes", daemon.device->num_lanes()},
        {"memory_limit_bytes", info.memory_limit_bytes},
-       {"reason", config.grpc.device_selection_reason}});
+       {"reason", selected->reason}});
   RIDGELINE_ASSIGN_OR_RETURN(engine::Roofline roofline, engine::LoadOrMeasureRoofline(*daemon.device, config.roofline_cache));
   daemon.device->ResetPeakMemoryStats();
   daemon.engine =
       engine::CreateEngine(config.engine, *daemon.device, std::move(roofline), daemon.registry, base::Clock::Real());
-  auto grpc_server = api::StartGrpcServer(config.grpc, *daemon.engine, daemon.registry);
+  api::GrpcServerOptions grpc = config.grpc;
+  grpc.device_selection_reason = selected->reason;
+  auto grpc_server = api::StartGrpcServer(grpc, *daemon.engine, daemon.registry);
   RIDGELINE_RETURN_IF_ERROR(Annotate(grpc_server.status(), "listen"));
   daemon.grpc_server = *std::move(grpc_server);
   if (!config.metrics_address.empty()) {
@@ -143,11 +151,18 @@ int Run() {
     return EXIT_FAILURE;
   }
   daemon.grpc_server->SetServing(true);
+  daemon.device->OnLost([](const absl::Status&) { End(kDeviceLost); });
   Announce(daemon);
 
-  const int signal_number = WaitForSignal();
-  Log(LogLevel::kInfo, "draining", {{"signal", signal_number}, {"timeout", absl::FormatDuration(config->drain_timeout)}});
-  ExitOnNextSignal();
+  const int why = WaitForEnd();
+  if (why == kDeviceLost) {
+    constexpr absl::Duration kLimit = absl::Seconds(10);
+    AbandonService(daemon.device->health(), kLimit, *daemon.engine, *daemon.grpc_server);
+    // Without destructors: what they would give back is the lost device's, and goes with the process.
+    _exit(EXIT_FAILURE);
+  }
+  Log(LogLevel::kInfo, "draining", {{"signal", why}, {"timeout", absl::FormatDuration(config->drain_timeout)}});
+  ExitOnNextEnd();
   const bool finished = Drain(config->drain_timeout, daemon);
   Log(finished ? LogLevel::kInfo : LogLevel::kWarning, "stopped", {{"all_work_finished", finished ? "true" : "false"}});
   return finished ? EXIT_SUCCESS : EXIT_FAILURE;
