@@ -13,11 +13,9 @@
 #include "kernels/attention/attention.h"
 #include "kernels/attention/plan.h"
 #include "kernels/attention/visible_range.h"
+#include "kernels/common/rounding.h"
 
 namespace ridgeline::kernels::attention {
-
-constexpr std::int64_t CeilDivide(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-constexpr std::int64_t RoundUp(std::int64_t value, std::int64_t multiple) { return CeilDivide(value, multiple) * multiple; }
 
 inline constexpr std::int64_t kMaxHeadDim = 256;
 // The widest vector of any target; row blocks, query_block and scratch arrays are multiples of it.

@@ -15,6 +15,7 @@
 #include "kernels/attention/visible_range.h"
 #include "kernels/common/blas_check.h"
 #include "kernels/common/convert.h"
+#include "kernels/common/rounding.h"
 
 namespace ridgeline::kernels::attention {
 namespace {
@@ -26,8 +27,6 @@ constexpr std::int64_t kTasksPerSlot = 4;
 
 // Of one task of WidenInputs.
 constexpr std::int64_t kWidenedElements = 64 << 10;
-
-constexpr std::int64_t CeilDivide(std::int64_t dividend, std::int64_t divisor) { return (dividend + divisor - 1) / divisor; }
 
 // Rows [row_begin, row_begin + rows) of S of one head.
 struct Block {
