@@ -14,7 +14,7 @@ grep -q '^build cuda_device_test:' "$build/build.ninja" && targets+=(cuda_device
 cmake --build "$build" --target "${targets[@]}" | tail -n 1
 
 rm -rf "${bundle:?}/bin" "${bundle:?}/lib"
-cmake --install "$build" --component gpu_tests --strip --prefix "$bundle" >/dev/null
+cmake --install "$build" --component portable --strip --prefix "$bundle" >/dev/null
 # The commit that the figures belong to; the other machine may have no repository.
 git describe --always --dirty --exclude='*' >"$bundle/commit"
 tar -czf "$bundle.tar.gz" -C "$bundle" .

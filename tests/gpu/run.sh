@@ -60,9 +60,11 @@ step() {
   [[ $status -eq 0 ]] || outcome="FAILED ($status)"
   [[ $status -ne 124 ]] || outcome="FAILED (over $limit s)"
   detail=$(tail -c +"$((offset + 1))" "$log" | summary)
-  # A program of tests that ran none has shown nothing.
-  if [[ $status -eq 0 && "$name" == *_test* && ! "$detail" =~ [1-9][0-9]*\ passed ]]; then
-    outcome='FAILED (no test ran)'
+  # A program of tests that ran none, or skipped most, has shown nothing.
+  if [[ $status -eq 0 && "$name" == *_test* ]]; then
+    if [[ ! "$detail" =~ ^([0-9]+)\ passed,\ [0-9]+\ failed,\ ([0-9]+)\ skipped ]] || ((BASH_REMATCH[1] <= BASH_REMATCH[2])); then
+      outcome='FAILED (too few ran)'
+    fi
   fi
   rows+=("$(printf '%-12s %-34s %5s s  %-18s %s' "$suite" "$name" "$((SECONDS - begin))" "$outcome" "$detail")")
   echo "${rows[-1]}"
@@ -76,10 +78,10 @@ summary() {
   awk '
     /^\[  PASSED  \] [0-9]+ test/ { passed += $4 }
     /^\[  SKIPPED \] [0-9]+ test/ { skipped += $4 }
-    /^\[  FAILED  \] [0-9]+ test/ { broken += $4 }
+    /^\[==========\] [0-9]+ tests? from .* ran/ { ran += $2 }
     /ERROR SUMMARY|RACECHECK SUMMARY/ { sub(/^=+ /, ""); sanitizer = sanitizer "; " $0 }
     /the GPU was idle/ { sanitizer = "; " $0 }
-    END { if (passed + skipped + broken) printf "%d passed, %d failed, %d skipped", passed, broken, skipped; print sanitizer }'
+    END { if (ran) printf "%d passed, %d failed, %d skipped", passed, ran - passed - skipped, skipped; print sanitizer }'
 }
 
 # kernels NAME LIMIT FILTER
