@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <limits>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -23,7 +22,6 @@
 #include "server/device/cuda_memory.h"
 #include "server/device/lane_progress.h"
 #include "server/device/nvml.h"
-#include "server/device/start_thread.h"
 #include "server/device/thread_pool.h"
 
 namespace ridgeline::device {
@@ -170,12 +168,7 @@ class CudaDevice final : public Device {
 
   std::optional<GpuStatus> gpu_status() const override {
     if (parts_.nvml == nullptr) return std::nullopt;
-    // On a thread of its own: a scrape comes on a thread with 100 KB of stack, and NVML promises nothing about its needs.
-    GpuStatus status;
-    absl::StatusOr<std::thread> reader = StartThread("nvml", [&] { status = parts_.nvml->Read(); });
-    if (!reader.ok()) return std::nullopt;
-    reader->join();
-    return status;
+    return parts_.nvml->Read();
   }
 
  private:

@@ -1,4 +1,5 @@
-// The metrics port starts in a process that has loaded cuBLAS: server/device/dynamic_library.h says why it might not.
+// The metrics port serves in a process that has CUDA's runtime and cuBLAS: server/device/dynamic_library.h and
+// server/api/metrics_server.cc say why it might not. Each TLS of theirs is stack that its threads lack.
 #include <memory>
 
 #include "gmock/gmock.h"
