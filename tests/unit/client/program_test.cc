@@ -25,6 +25,7 @@ namespace ridgeline::cli {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -259,6 +260,23 @@ TEST_F(ProgramTest, DeviceShowsItsRoofs) {
   EXPECT_THAT(outcome.out, HasSubstr("\n  L1 data cache        32.0 KiB\n  L2 cache             —\n"));
   EXPECT_THAT(outcome.out, HasSubstr("\n  elements     measured    in theory  reached  ridge point\n"));
   EXPECT_THAT(outcome.out, HasSubstr("\n  float32   100 GFLOP/s  125 GFLOP/s   80.0 %  5.00 FLOP/B\n"));
+}
+
+TEST_F(ProgramTest, DeviceShowsTheStateOfAGpu) {
+  server_.device.set_type(v1::DEVICE_TYPE_CUDA);
+  EXPECT_THAT(Run("device").out, Not(HasSubstr("\nGPU\n"))) << "monitoring says nothing";
+  v1::GpuStatus& gpu = *server_.device.mutable_gpu();
+  gpu.set_uuid("GPU-1234");
+  gpu.set_sm_clock_mhz(1980);
+  const Outcome cool = Run("device");
+  EXPECT_THAT(cool.out, AllOf(HasSubstr("\nGPU\n"), ContainsRegex("UUID +GPU-1234\n"), ContainsRegex("SM clock, MHz +1,980\n"),
+                              ContainsRegex("power, W +—\n"), ContainsRegex("clocks held down by +nothing\n")));
+  gpu.add_throttle_reasons("sw_power_cap");
+  gpu.add_throttle_reasons("hw_slowdown");
+  gpu.set_power_watts(699.5);
+  const Outcome hot = Run("device --format=json");
+  EXPECT_THAT(hot.out,
+              AllOf(HasSubstr("\"power_watts\": 699.5"), HasSubstr("\"throttle_reasons\": \"sw_power_cap, hw_slowdown\"")));
 }
 
 TEST_F(ProgramTest, MemoryShowsActsAndWhatTheyGaveBack) {
