@@ -10,6 +10,7 @@
 #include "kernels/common/simd_target.h"
 #include "server/base/status_macros.h"
 #include "server/device/caching_allocator.h"
+#include "server/device/check_range.h"
 #include "server/device/cpu_info.h"
 #include "server/device/cpu_lane.h"
 #include "server/device/host_memory.h"
@@ -27,11 +28,6 @@ using kernels::attention::Sequence;
 
 constexpr int kMaxLanes = 1024;
 constexpr int kMaxThreads = 4096;
-
-absl::Status CheckRange(const char* option, std::int64_t value, std::int64_t min, std::int64_t max) {
-  if (value >= min && value <= max) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(option, " is ", value, "; allowed: ", min, " to ", max));
-}
 
 absl::Status CheckOptions(const CpuDeviceOptions& options) {
   RIDGELINE_RETURN_IF_ERROR(CheckRange("num_lanes", options.num_lanes, 1, kMaxLanes));

@@ -13,6 +13,7 @@
 #include "server/base/log.h"
 #include "server/base/status_macros.h"
 #include "server/device/caching_allocator.h"
+#include "server/device/check_range.h"
 #include "server/device/completion_queue.h"
 #include "server/device/cpu_info.h"
 #include "server/device/cublas_library.h"
@@ -47,11 +48,6 @@ std::int64_t CublasWorkspaceBytes(int compute_capability) {
 // Kept free for what CUDA loads when it is first used, and for a neighbour's context.
 constexpr std::int64_t kReserveBytes = std::int64_t{1} << 30;
 
-absl::Status CheckRange(const char* option, std::int64_t value, std::int64_t min, std::int64_t max) {
-  if (value >= min && value <= max) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(option, " is ", value, "; allowed: ", min, " to ", max));
-}
-
 absl::Status CheckOptions(const CudaDeviceOptions& options) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   RIDGELINE_RETURN_IF_ERROR(CheckRange("ordinal", options.ordinal, 0, std::numeric_limits<int>::max()));
@@ -82,12 +78,6 @@ absl::Status CheckComputeCapability(const CudaInfo& info) {
   if (info.limits.compute_capability >= kLeastComputeCapability) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(info.device.name, " is ", info.device.instruction_set, "; sm_",
                                                     kLeastComputeCapability, " (Ampere) or newer is needed"));
-}
-
-// Threads that wait for the device sleep.
-absl::Status Initialize(CudaContext& context) {
-  return RIDGELINE_CUDA_CALL(context, cudaInitDevice, context.ordinal(), cudaDeviceScheduleBlockingSync,
-                             cudaInitDeviceFlagsAreValid);
 }
 
 absl::StatusOr<std::int64_t> MemoryLimitBytes(CudaContext& context, std::int64_t wanted_bytes) {
@@ -192,7 +182,6 @@ absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(const CudaDeviceOptions
   RIDGELINE_ASSIGN_OR_RETURN(parts.info, ReadCudaInfo(*parts.context));
   RIDGELINE_RETURN_IF_ERROR(CheckComputeCapability(parts.info));
   RIDGELINE_ASSIGN_OR_RETURN(parts.cublas, LoadCublas());
-  RIDGELINE_RETURN_IF_ERROR(Initialize(*parts.context));
   RIDGELINE_ASSIGN_OR_RETURN(parts.info.device.memory_limit_bytes,
                              MemoryLimitBytes(*parts.context, options.memory_limit_bytes));
   const CpuInfo host = ReadCpuInfo();

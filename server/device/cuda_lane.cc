@@ -173,6 +173,7 @@ absl::Status CudaLane::Gemm(kernels::DataType type, std::int64_t m, std::int64_t
 }
 
 absl::StatusOr<std::unique_ptr<Event>> CudaLane::Record() {
+  RIDGELINE_RETURN_IF_ERROR(context_.loss().status());
   RIDGELINE_ASSIGN_OR_RETURN(PooledEvent event, events_.Take());
   Queue([this, event] { return RIDGELINE_CUDA_CALL(context_, cudaEventRecord, event->get(), stream_.get()); });
   return MakeLaneEvent(context_, std::move(event));
