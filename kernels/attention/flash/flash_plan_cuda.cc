@@ -39,8 +39,11 @@ KernelShape ShapeOfKernel(const AttentionShape& shape) {
 
 TileSchedule ScheduleOf(const AttentionShape& shape, const Sequence* sequences, std::int64_t heads, int packed_heads,
                         int tile_rows) {
-  TileSchedule schedule = {
-      .num_sequences = shape.num_sequences, .heads = heads, .packed_heads = packed_heads, .tile_rows = tile_rows};
+  TileSchedule schedule = {.num_sequences = shape.num_sequences,
+                           .heads = heads,
+                           .group_heads = static_cast<int>(shape.GroupHeads()),
+                           .packed_heads = packed_heads,
+                           .tile_rows = tile_rows};
   bool uniform = true;
   for (std::int64_t i = 0; i < shape.num_sequences; ++i) {
     const std::int64_t tiles = schedule.NumTiles(sequences[i].query_tokens);

@@ -56,11 +56,13 @@ class Float32Attention {
   }
 
   __device__ void Run() {
-    facts_.Find(arguments_, kTileKeys);
-    int block = facts_.num_blocks - 1;
+    const TilePlace place = FindPlace(arguments_, kTileKeys);
+    facts_.Remember(arguments_, place, kTileKeys);
+    __syncthreads();
+    int block = place.num_blocks - 1;
     if (block >= 0) {
       const std::int64_t head_dim = params_.shape.head_dim;
-      shared_.query.CopyFrom(facts_.num_rows, static_cast<int>(head_dim), [&](int row) {
+      shared_.query.CopyFrom(place.num_rows, static_cast<int>(head_dim), [&](int row) {
         return static_cast<const float*>(params_.query) + facts_.token_head[row] * head_dim;
       });
       CopyKeys(shared_.key, params_.key, head_dim, block);
@@ -79,11 +81,10 @@ class Float32Attention {
 
   template <typename Tile>
   __device__ void CopyKeys(Tile& tile, const void* tensor, std::int64_t columns, int block) const {
-    const std::int64_t key_begin = (facts_.block_begin + block) * kTileKeys;
+    const int key_begin = (facts_.place.block_begin + block) * kTileKeys;
     const std::int64_t row_stride = params_.shape.kv_heads * columns;
-    const float* source =
-        static_cast<const float*>(tensor) + (facts_.sequence.key_begin + key_begin) * row_stride + facts_.kv_head * columns;
-    const int num_keys = static_cast<int>(min(facts_.sequence.key_tokens - key_begin, static_cast<std::int64_t>(kTileKeys)));
+    const float* source = static_cast<const float*>(tensor) + facts_.first_key * columns + block * kTileKeys * row_stride;
+    const int num_keys = min(static_cast<int>(facts_.place.sequence.key_tokens) - key_begin, kTileKeys);
     tile.CopyFrom(num_keys, static_cast<int>(columns), [&](int row) { return source + row * row_stride; });
   }
 
@@ -95,7 +96,7 @@ class Float32Attention {
 
     Scores scores = {};
     ComputeScores(scores);
-    const bool masked = !facts_.unmasked.Has(block) || params_.bias != nullptr;
+    const bool masked = !facts_.place.unmasked.Has(block) || params_.bias != nullptr;
     FinishScores(scores, block, masked);
     UpdateSoftmax(scores);
 
@@ -136,15 +137,15 @@ class Float32Attention {
 
   // Products -> logits, or -inf where hidden.
   __device__ void FinishScores(Scores& scores, int block, bool masked) const {
-    const LogitOptions options(params_, facts_.sequence_idx);
-    const std::int64_t key_begin = (facts_.block_begin + block) * kTileKeys;
-    const RowMask mask(facts_.visible, facts_.query_begin, key_begin, kTileKeys);
+    const LogitOptions options(params_, facts_.place.tile.sequence_idx);
+    const int key_begin = (facts_.place.block_begin + block) * kTileKeys;
+    const RowMask mask(facts_.visible, facts_.place.query_begin, key_begin, kTileKeys);
 #pragma unroll
     for (int i = 0; i < Traits::kRows; ++i) {
       const int row = RowOf(i);
-      const std::int64_t query = facts_.query_begin + facts_.query[row];
-      const auto logits =
-          options.OfRow(facts_.query_head[row], query, facts_.visible.Position(query), facts_.sequence.key_tokens);
+      const int query = facts_.place.query_begin + facts_.query[row];
+      const auto logits = options.OfRow(facts_.query_head[row], query, facts_.visible.Position(query),
+                                        static_cast<int>(facts_.place.sequence.key_tokens));
       const BlockRange range = mask.OfQuery(facts_.query[row]);
 #pragma unroll
       for (int j = 0; j < Traits::kKeys; ++j) {
@@ -239,7 +240,7 @@ class Float32Attention {
       }
     }
     if (arguments_.schedule.key_splits > 1) {
-      Store(arguments_.partial_output + facts_.split * arguments_.partial_rows * params_.shape.value_head_dim);
+      Store(arguments_.partial_output + facts_.place.tile.split * arguments_.partial_rows * params_.shape.value_head_dim);
       return;
     }
     switch (params_.shape.output_data_type) {
@@ -260,9 +261,10 @@ class Float32Attention {
     const bool has_sink = params_.sink_logits != nullptr && !is_partial;
     const float sink_logit = has_sink ? params_.sink_logits[facts_.query_head[row]] : -INFINITY;
     const RowResult result = attention::FinishRow(maximum_[i], sum, 1.0f, sink_logit);
-    if (row < facts_.num_rows && column_thread() == 0) {
+    if (row < facts_.place.num_rows && column_thread() == 0) {
       if (is_partial) {
-        arguments_.partial_log_sum_exp[facts_.split * arguments_.partial_rows + facts_.token_head[row]] = result.log_sum_exp;
+        arguments_.partial_log_sum_exp[facts_.place.tile.split * arguments_.partial_rows + facts_.token_head[row]] =
+            result.log_sum_exp;
       } else if (params_.log_sum_exp != nullptr) {
         params_.log_sum_exp[facts_.lse_idx[row]] = result.log_sum_exp;
       }
@@ -275,7 +277,7 @@ class Float32Attention {
     const std::int64_t columns = params_.shape.value_head_dim;
 #pragma unroll
     for (int i = 0; i < Traits::kRows; ++i) {
-      if (RowOf(i) >= facts_.num_rows) continue;
+      if (RowOf(i) >= facts_.place.num_rows) continue;
       Out* const row_output = output + facts_.token_head[RowOf(i)] * columns;
 #pragma unroll
       for (int quad = 0; quad < Traits::kQuads; ++quad) {

@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(32 * kWarps) MergeKernel(const __grid_constant
   const TileSchedule& rows = arguments.merge_schedule;
   const Tile tile = FindTile(rows, params.sequences, blockIdx.x);
   const Sequence sequence = params.sequences[tile.sequence_idx];
-  const std::int64_t row = tile.tile * kWarps + threadIdx.x / 32;
+  const std::int64_t row = std::int64_t{tile.tile} * kWarps + threadIdx.x / 32;
   if (row >= rows.NumRows(sequence.query_tokens)) return;
   const std::int64_t query_idx = row / params.shape.query_heads, head = row % params.shape.query_heads;
   float* const log_sum_exp = params.log_sum_exp == nullptr

@@ -45,24 +45,27 @@ class MmaAttention {
         log2_scale_(Traits::kHasLogitOptions ? kLog2E : params_.scale * kLog2E) {}
 
   __device__ void Run() {
-    facts_.Find(arguments_, kTileKeys);
-    int block = facts_.num_blocks - 1;
-    if (block >= 0) {
-      int num_keys = static_cast<int>(
-          min(facts_.sequence.key_tokens - (facts_.block_begin + block) * kTileKeys, static_cast<std::int64_t>(kTileKeys)));
-      const T* key = Source(params_.key, params_.shape.head_dim, block);
-      const T* value = Source(params_.value, params_.shape.value_head_dim, block);
-      CopyQuery();
-      CopyKeys(smem_key_, key, params_.shape.head_dim, num_keys);
-      CpAsyncCommit();
-      // From the last block to the first: under a causal mask the ones that need it come first.
-      for (; block >= 0; --block) {
-        if (Traits::kHasLogitOptions || !facts_.unmasked.Has(block)) {
-          Step<true>(block, num_keys, key, value);
-        } else {
-          Step<false>(block, num_keys, key, value);
-        }
-        num_keys = kTileKeys;
+    const TilePlace place = FindPlace(arguments_, kTileKeys);
+    int block = place.num_blocks - 1;
+    if (block < 0) {
+      facts_.Remember(arguments_, place, kTileKeys);
+      __syncthreads();
+      return Finish();
+    }
+    const int num_keys = min(static_cast<int>(place.sequence.key_tokens) - (place.block_begin + block) * kTileKeys, kTileKeys);
+    const std::int64_t first_key = FirstKey(arguments_, place, kTileKeys);
+    CopyQuery(place);
+    CopyKeys(smem_key_, params_.key, params_.shape.head_dim, first_key, block, num_keys);
+    CpAsyncCommit();
+    CopyKeys(smem_value_, params_.value, params_.shape.value_head_dim, first_key, block, num_keys);
+    CpAsyncCommit();
+    facts_.Remember(arguments_, place, kTileKeys);
+    // From the last block to the first: under a causal mask the ones that need it come first.
+    for (bool is_first = true; block >= 0; --block, is_first = false) {
+      if (Traits::kHasLogitOptions || !place.unmasked.Has(block)) {
+        Step<true>(block, is_first);
+      } else {
+        Step<false>(block, is_first);
       }
     }
     Finish();
@@ -79,86 +82,114 @@ class MmaAttention {
   // ---- Copies
   // -----------------------------------------------------------------------------------------------------------------
 
-  __device__ void CopyQuery() const {
-    const int head_dim = static_cast<int>(params_.shape.head_dim);
-    smem_query_.CopyFrom(facts_.num_rows, head_dim,
-                         [&](int row) { return static_cast<const T*>(params_.query) + facts_.token_head[row] * head_dim; });
+  __device__ void CopyQuery(const TilePlace& place) const {
+    const std::int64_t head_dim = params_.shape.head_dim;
+    const T* const query = static_cast<const T*>(params_.query);
+    const int columns = static_cast<int>(head_dim);
+    if (arguments_.schedule.packed_heads == 1) {
+      smem_query_.CopyFrom(query + TokenHead(arguments_, place, 0) * head_dim, params_.shape.query_heads * head_dim,
+                           place.num_rows, columns);
+    } else {
+      smem_query_.CopyFrom(place.num_rows, columns,
+                           [&](int row) { return query + TokenHead(arguments_, place, row) * head_dim; });
+    }
   }
 
-  // The first key of a block, in keys or values.
-  __device__ const T* Source(const void* tensor, std::int64_t columns, int block) const {
-    const std::int64_t token = facts_.sequence.key_begin + (facts_.block_begin + block) * kTileKeys;
-    return static_cast<const T*>(tensor) + (token * params_.shape.kv_heads + facts_.kv_head) * columns;
+  // Copies a block of keys or values, which begin with row `first_key` of [key tokens * Hkv].
+  __device__ __forceinline__ void CopyKeys(const typename Traits::KeyTile& tile, const void* tensor, std::int64_t columns,
+                                           std::int64_t first_key, int block, int num_keys) const {
+    const std::int64_t row = first_key + std::int64_t{block} * kTileKeys * params_.shape.kv_heads;
+    tile.CopyFrom(static_cast<const T*>(tensor) + row * columns, params_.shape.kv_heads * columns, num_keys,
+                  static_cast<int>(columns));
   }
 
-  // Copies a block and moves `source` to the one before.
-  __device__ __forceinline__ void CopyKeys(const typename Traits::KeyTile& tile, const T*& source, std::int64_t columns,
-                                           int num_keys) const {
-    const std::int64_t row_stride = params_.shape.kv_heads * columns;
-    tile.CopyFrom(source, row_stride, num_keys, static_cast<int>(columns));
-    source -= row_stride * kTileKeys;
-  }
+  // ---- One block of keys ----
 
-  // ---- One block of keys
-  // --------------------------------------------------------------------------------------------------------
-
-  using Scores = float[kRowMmas][Traits::kKeyMmas][4];
+  // S, later P, of a part of the block's keys. Parts are there to be computed side by side: while the tensor cores multiply for
+  // one, the other's softmax has the remaining units.
+  using Part = float[kRowMmas][Traits::kPartMmas][4];
 
   template <bool kMasked>
-  __device__ __forceinline__ void Step(int block, int num_keys, const T*& next_key, const T*& value) {
-    CpAsyncWait<0>();  // the block's keys, and the queries at first
-    __syncthreads();   // everybody's; and nobody reads the values of the block before
-    CopyKeys(smem_value_, value, params_.shape.value_head_dim, num_keys);
-    CpAsyncCommit();
-
+  __device__ __forceinline__ void Step(int block, bool is_first) {
+    // The block's keys, and the queries at first, when the values are on their way as well.
+    if (is_first) {
+      CpAsyncWait<1>();
+    } else {
+      CpAsyncWait<0>();
+    }
+    __syncthreads();  // everybody's copies, and the facts; and nobody reads the values of the block before
+    if (!is_first) {
+      CopyKeys(smem_value_, params_.value, params_.shape.value_head_dim, facts_.first_key, block, kTileKeys);
+      CpAsyncCommit();
+    }
     const bool wanted = WarpSees<kMasked>(block);
-    Scores scores = {};
-    if (wanted) ComputeScores(scores);
+    Part parts[Traits::kParts] = {};
+    if (wanted) {
+      ComputeScores<kMasked>(parts[0], 0, block);
+      if constexpr (Traits::kParts == 2) {
+        RaiseReferences(parts[0], nullptr);
+        ComputeScores<kMasked>(parts[1], 1, block);
+        Weigh(parts[0]);
+      }
+    }
+    AwaitValues<kMasked>(block);
+    if (!wanted) return;
+    if constexpr (Traits::kParts == 2) {
+      RaiseReferences(parts[1], &parts[0]);
+      AddWeightedValues(parts[0], 0);
+      Weigh(parts[1]);
+      AddWeightedValues(parts[1], 1);
+    } else {
+      RaiseReferences(parts[0], nullptr);
+      Weigh(parts[0]);
+      AddWeightedValues(parts[0], 0);
+    }
+  }
 
-    CpAsyncWait<0>();  // the block's values
-    bool value_is_finite = true;
+  // Until the block's values have arrived and its keys are done with; then the next keys may come.
+  template <bool kMasked>
+  __device__ __forceinline__ void AwaitValues(int block) {
+    CpAsyncWait<0>();
+    bool is_finite = true;
     if constexpr (kMasked) {
       // A weight of 0 hides nothing from a sum in which the value is Inf or NaN.
-      value_is_finite = !__syncthreads_or(smem_value_.CopiedNonFinite());
+      is_finite = !__syncthreads_or(smem_value_.CopiedNonFinite());
     } else {
       __syncthreads();
     }
     if (block > 0) {
-      CopyKeys(smem_key_, next_key, params_.shape.head_dim, kTileKeys);
+      CopyKeys(smem_key_, params_.key, params_.shape.head_dim, facts_.first_key, block - 1, kTileKeys);
       CpAsyncCommit();
     }
-    if (kMasked && !value_is_finite) {
+    if (kMasked && !is_finite) {
       AddNonFiniteValues(block);
       __syncthreads();
       smem_value_.ClearNonFinite();
       __syncthreads();
     }
-    if (!wanted) return;
-    if constexpr (Traits::kHasLogitOptions) ApplyLogitOptions(scores, block);
-    if constexpr (kMasked) ApplyMask(scores, block);
-    UpdateSoftmax(scores);
-    AddWeightedValues(scores);
   }
 
   __device__ RowMask MaskOf(int block) const {
-    return RowMask(facts_.visible, facts_.query_begin, (facts_.block_begin + block) * kTileKeys, kTileKeys);
+    return RowMask(facts_.visible, facts_.place.query_begin, (facts_.place.block_begin + block) * kTileKeys, kTileKeys);
   }
 
   // False for a warp whose rows see nothing of the block, or that has no rows.
   template <bool kMasked>
   __device__ bool WarpSees(int block) const {
     const int first_row = warp() * Traits::kWarpRows;
-    if (first_row >= facts_.num_rows) return false;
+    if (first_row >= facts_.place.num_rows) return false;
     if constexpr (!kMasked) return true;
     const RowMask mask = MaskOf(block);
-    const int last_row = min(first_row + Traits::kWarpRows, facts_.num_rows) - 1;
+    const int last_row = min(first_row + Traits::kWarpRows, facts_.place.num_rows) - 1;
     return mask.OfQuery(facts_.query[first_row]).begin < kTileKeys && mask.OfQuery(facts_.query[last_row]).end > 0;
   }
 
-  // S = Q·Kᵀ.
-  __device__ __forceinline__ void ComputeScores(Scores& scores) const {
+  // S = Q·Kᵀ of a part's keys, with options and mask.
+  template <bool kMasked>
+  __device__ __forceinline__ void ComputeScores(Part& scores, int part, int block) const {
     const std::uint32_t query_address = smem_query_.ChunkAddress(warp() * Traits::kWarpRows + lane() % 16, lane() / 16);
-    const std::uint32_t key_address = smem_key_.ChunkAddress(lane() % 8 + lane() / 16 * 8, lane() / 8 % 2);
+    const std::uint32_t key_address =
+        smem_key_.ChunkAddress(part * Traits::kPartKeys + lane() % 8 + lane() / 16 * 8, lane() / 8 % 2);
 #pragma unroll
     for (int step = 0; step < Traits::kDimSteps; ++step) {
       std::uint32_t query[kRowMmas][4];
@@ -167,7 +198,7 @@ class MmaAttention {
         LdMatrixX4(query[i], Traits::QueryTile::AtStep(query_address, step) + i * 16 * Traits::QueryTile::kPitchBytes);
       }
 #pragma unroll
-      for (int n = 0; n < Traits::kKeyMmas; n += 2) {
+      for (int n = 0; n < Traits::kPartMmas; n += 2) {
         std::uint32_t key[4];
         LdMatrixX4(key, Traits::KeyTile::AtStep(key_address, step) + n * 8 * Traits::KeyTile::kPitchBytes);
 #pragma unroll
@@ -177,106 +208,146 @@ class MmaAttention {
         }
       }
     }
+    if constexpr (kMasked) FinishScores(scores, part * Traits::kPartKeys + lane() % 4 * 2, block);
   }
 
-  // Products -> logits.
-  __device__ void ApplyLogitOptions(Scores& scores, int block) const {
-    const LogitOptions options(params_, facts_.sequence_idx);
-    const std::int64_t key_begin = (facts_.block_begin + block) * kTileKeys + lane() % 4 * 2;
+  // Products -> logits, or -inf where hidden. `first_key` is the key of the lane's first column, counted from the block's.
+  __device__ __forceinline__ void FinishScores(Part& scores, int first_key, int block) const {
+    const RowMask mask = MaskOf(block);
+    const int block_key = (facts_.place.block_begin + block) * kTileKeys;
 #pragma unroll
     for (int i = 0; i < kRowMmas; ++i) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int row = RowOf(i, half);
-        const std::int64_t query = facts_.query_begin + facts_.query[row];
-        const auto logits =
-            options.OfRow(facts_.query_head[row], query, facts_.visible.Position(query), facts_.sequence.key_tokens);
+        const BlockRange range = mask.OfQuery(facts_.query[row]);
+        const auto finish = [&](float product, int key, const auto& logits) {
+          if constexpr (Traits::kHasLogitOptions) product = logits.Of(product, block_key + key);
+          return range.Has(key) ? product : -INFINITY;
+        };
+        const LogitOptions::Row logits = LogitsOf(row);
 #pragma unroll
-        for (int n = 0; n < Traits::kKeyMmas; ++n) {
+        for (int n = 0; n < Traits::kPartMmas; ++n) {
 #pragma unroll
           for (int j = 0; j < 2; ++j) {
             float& score = scores[i][n][2 * half + j];
-            score = logits.Of(score, key_begin + n * 8 + j);
+            score = finish(score, first_key + n * 8 + j, logits);
           }
         }
       }
     }
   }
 
-  __device__ void ApplyMask(Scores& scores, int block) const {
-    const RowMask mask = MaskOf(block);
+  __device__ LogitOptions::Row LogitsOf(int row) const {
+    const int query = facts_.place.query_begin + facts_.query[row];
+    return LogitOptions(params_, facts_.place.tile.sequence_idx)
+        .OfRow(facts_.query_head[row], query, facts_.visible.Position(query),
+               static_cast<int>(facts_.place.sequence.key_tokens));
+  }
+
+  // Sees to it that no weight of these scores will be too large. `pending`: weights that were not added to the output yet.
+  __device__ __forceinline__ void RaiseReferences(Part& scores, Part* pending) {
+    // Rows side by side: a row's own maximum is a chain in which every instruction waits for the one before.
+    float maximum[kRowMmas][2];
+#pragma unroll
+    for (int n = 0; n < Traits::kPartMmas; ++n) {
+#pragma unroll
+      for (int i = 0; i < kRowMmas; ++i) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const float pair = fmaxf(scores[i][n][2 * half], scores[i][n][2 * half + 1]);
+          maximum[i][half] = n == 0 ? pair : fmaxf(maximum[i][half], pair);
+        }
+      }
+    }
+    bool outgrown = is_far_;
+#pragma unroll
+    for (int distance = 1; distance < 4; distance *= 2) {
+#pragma unroll
+      for (int i = 0; i < kRowMmas; ++i) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          maximum[i][half] = fmaxf(maximum[i][half], __shfl_xor_sync(0xffffffff, maximum[i][half], distance));
+          outgrown |= distance == 2 && softmax_[i][half].Outgrown(maximum[i][half], log2_scale_);
+        }
+      }
+    }
+    if (!__any_sync(0xffffffff, outgrown)) return;
+    bool is_far = false;
 #pragma unroll
     for (int i = 0; i < kRowMmas; ++i) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const BlockRange range = mask.OfQuery(facts_.query[RowOf(i, half)]);
+        maximum[i][half] = fmaxf(maximum[i][half], softmax_[i][half].maximum);
+        is_far |= RunningSoftmax::IsFar(maximum[i][half], log2_scale_);
+      }
+    }
+    is_far = __any_sync(0xffffffff, is_far);
 #pragma unroll
-        for (int n = 0; n < Traits::kKeyMmas; ++n) {
+    for (int i = 0; i < kRowMmas; ++i) {
 #pragma unroll
-          for (int j = 0; j < 2; ++j) {
-            if (!range.Has(n * 8 + lane() % 4 * 2 + j)) scores[i][n][2 * half + j] = -INFINITY;
-          }
-        }
+      for (int half = 0; half < 2; ++half) {
+        Rescale(i, half, softmax_[i][half].MoveTo(maximum[i][half], log2_scale_, is_far_, is_far), pending);
+      }
+    }
+    is_far_ = is_far;
+    if (is_far_) SubtractReferences(scores);
+  }
+
+  // Turns a row to another reference.
+  __device__ __forceinline__ void Rescale(int i, int half, float factor, Part* pending) {
+    weight_sum_[i][2 * half] *= factor;
+#pragma unroll
+    for (int d = 0; d < Traits::kOutputMmas; ++d) {
+      output_[i][d][2 * half] *= factor;
+      output_[i][d][2 * half + 1] *= factor;
+    }
+    if (pending == nullptr) return;
+#pragma unroll
+    for (int n = 0; n < Traits::kPartMmas; ++n) {
+      (*pending)[i][n][2 * half] *= factor;
+      (*pending)[i][n][2 * half + 1] *= factor;
+    }
+  }
+
+  // Where references are so far from 0 that their product with the scale would be rounded too coarsely: scores become
+  // distances.
+  __device__ __forceinline__ void SubtractReferences(Part& scores) const {
+#pragma unroll
+    for (int i = 0; i < kRowMmas; ++i) {
+#pragma unroll
+      for (int n = 0; n < Traits::kPartMmas; ++n) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) scores[i][n][j] -= softmax_[i][j / 2].Reference();
       }
     }
   }
 
   // Scores -> weights, in place.
-  __device__ __forceinline__ void UpdateSoftmax(Scores& scores) {
-    float block_maximum[kRowMmas][2];
-    bool outgrown = false;
+  __device__ __forceinline__ void Weigh(Part& scores) const {
 #pragma unroll
     for (int i = 0; i < kRowMmas; ++i) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        float maximum = fmaxf(scores[i][0][2 * half], scores[i][0][2 * half + 1]);
+        const float log2_reference = is_far_ ? 0.0f : softmax_[i][half].Reference() * log2_scale_;
 #pragma unroll
-        for (int n = 1; n < Traits::kKeyMmas; ++n) {
-          maximum = fmaxf(maximum, fmaxf(scores[i][n][2 * half], scores[i][n][2 * half + 1]));
-        }
-        block_maximum[i][half] = QuadMax(maximum);
-        outgrown |= softmax_[i][half].Outgrown(block_maximum[i][half], log2_scale_);
-      }
-    }
-    if (__any_sync(0xffffffff, outgrown)) Grow(block_maximum);
-#pragma unroll
-    for (int i = 0; i < kRowMmas; ++i) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float reference = softmax_[i][half].Log2Reference(log2_scale_);
-#pragma unroll
-        for (int n = 0; n < Traits::kKeyMmas; ++n) {
+        for (int n = 0; n < Traits::kPartMmas; ++n) {
 #pragma unroll
           for (int j = 0; j < 2; ++j) {
             float& score = scores[i][n][2 * half + j];
-            score = Exp2(fmaf(score, log2_scale_, -reference));
-            softmax_[i][half].sum += score;
+            score = Exp2(fmaf(score, log2_scale_, -log2_reference));
           }
         }
       }
     }
   }
 
-  __device__ __forceinline__ void Grow(const float (&block_maximum)[kRowMmas][2]) {
+  // O += P·V of a part's keys. Two neighbouring fragments of S, rounded, are one of P. The weights are summed up as they were
+  // rounded, by a product with ones, so that what they lost is lost on both sides of the division.
+  __device__ __forceinline__ void AddWeightedValues(const Part& weights, int part) {
+    const std::uint32_t value_address = smem_value_.ChunkAddress(part * Traits::kPartKeys + lane() % 16, lane() / 16);
 #pragma unroll
-    for (int i = 0; i < kRowMmas; ++i) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float factor = softmax_[i][half].Grow(block_maximum[i][half], log2_scale_);
-#pragma unroll
-        for (int d = 0; d < Traits::kOutputMmas; ++d) {
-          output_[i][d][2 * half] *= factor;
-          output_[i][d][2 * half + 1] *= factor;
-        }
-      }
-    }
-  }
-
-  // O += P·V. Two neighbouring fragments of S, rounded, are one of P.
-  __device__ __forceinline__ void AddWeightedValues(const Scores& weights) {
-    const std::uint32_t value_address = smem_value_.ChunkAddress(lane() % 16, lane() / 16);
-#pragma unroll
-    for (int step = 0; step < Traits::kKeySteps; ++step) {
+    for (int step = 0; step < Traits::kPartMmas / 2; ++step) {
       std::uint32_t weight[kRowMmas][4];
 #pragma unroll
       for (int i = 0; i < kRowMmas; ++i) {
@@ -286,6 +357,7 @@ class MmaAttention {
         weight[i][1] = PackPair<T>(low[2], low[3]);
         weight[i][2] = PackPair<T>(high[0], high[1]);
         weight[i][3] = PackPair<T>(high[2], high[3]);
+        Mma16816<T>(weight_sum_[i], weight[i], kOnes<T>, kOnes<T>);
       }
 #pragma unroll
       for (int d = 0; d < Traits::kOutputMmas; d += 2) {
@@ -298,6 +370,12 @@ class MmaAttention {
         }
       }
     }
+  }
+
+  __device__ bool Sees(const RowMask& mask, int row, int block, int key) const {
+    if (!mask.OfQuery(facts_.query[row]).Has(key)) return false;
+    if constexpr (!Traits::kHasLogitOptions) return true;
+    return !LogitsOf(row).Hides((facts_.place.block_begin + block) * kTileKeys + key);
   }
 
   // Adds each Inf and NaN to the rows that see it: what the product would come to, but in no other row.
@@ -315,7 +393,7 @@ class MmaAttention {
         for (int i = 0; i < kRowMmas; ++i) {
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
-            if (!mask.OfQuery(facts_.query[RowOf(i, half)]).Has(key)) continue;
+            if (!Sees(mask, RowOf(i, half), block, key)) continue;
             output_[i][d][2 * half] += values.x;
             output_[i][d][2 * half + 1] += values.y;
           }
@@ -341,7 +419,7 @@ class MmaAttention {
       }
     }
     if (arguments_.schedule.key_splits > 1) {
-      StorePairs(arguments_.partial_output + facts_.split * arguments_.partial_rows * params_.shape.value_head_dim);
+      StorePairs(arguments_.partial_output + facts_.place.tile.split * arguments_.partial_rows * params_.shape.value_head_dim);
     } else if (params_.shape.output_data_type == kDataTypeOf<T>) {
       StoreThroughShared();
     } else if (params_.shape.output_data_type == DataType::kFloat32) {
@@ -354,16 +432,17 @@ class MmaAttention {
   // Writes the row's log-sum-exp; returns what its output is to be multiplied with.
   __device__ float FinishRow(int mma, int half) {
     const RunningSoftmax& softmax = softmax_[mma][half];
-    const float sum = QuadSum(softmax.sum);
+    const float sum = weight_sum_[mma][2 * half];
     const int row = RowOf(mma, half);
     const float logit_scale = Traits::kHasLogitOptions ? 1.0f : params_.scale;
     const bool is_partial = arguments_.schedule.key_splits > 1;
-    const bool has_sink = params_.sink_logits != nullptr && !is_partial && row < facts_.num_rows;
+    const bool has_sink = params_.sink_logits != nullptr && !is_partial && row < facts_.place.num_rows;
     const float sink_logit = has_sink ? params_.sink_logits[facts_.query_head[row]] : -INFINITY;
     const RowResult result = attention::FinishRow(softmax.maximum, sum, logit_scale, sink_logit);
-    if (row < facts_.num_rows && lane() % 4 == 0) {
+    if (row < facts_.place.num_rows && lane() % 4 == 0) {
       if (is_partial) {
-        arguments_.partial_log_sum_exp[facts_.split * arguments_.partial_rows + facts_.token_head[row]] = result.log_sum_exp;
+        arguments_.partial_log_sum_exp[facts_.place.tile.split * arguments_.partial_rows + facts_.token_head[row]] =
+            result.log_sum_exp;
       } else if (params_.log_sum_exp != nullptr) {
         params_.log_sum_exp[facts_.lse_idx[row]] = result.log_sum_exp;
       }
@@ -392,7 +471,7 @@ class MmaAttention {
 #pragma unroll 4
     for (int idx = lane(); idx < Traits::kWarpRows * kChunks; idx += 32) {
       const int row = warp() * Traits::kWarpRows + idx / kChunks, chunk = idx % kChunks;
-      if (row >= facts_.num_rows || chunk * 8 >= columns) continue;
+      if (row >= facts_.place.num_rows || chunk * 8 >= columns) continue;
       StoreGlobal16(static_cast<T*>(params_.output) + facts_.token_head[row] * columns + chunk * 8,
                     LoadShared16(smem_query_.ChunkAddress(row, chunk)));
     }
@@ -407,7 +486,7 @@ class MmaAttention {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int row = RowOf(i, half);
-        if (row >= facts_.num_rows) continue;
+        if (row >= facts_.place.num_rows) continue;
         Out* const row_output = output + facts_.token_head[row] * columns;
 #pragma unroll
         for (int d = 0; d < Traits::kOutputMmas; ++d) {
@@ -427,6 +506,8 @@ class MmaAttention {
   const float log2_scale_;
 
   RunningSoftmax softmax_[kRowMmas][2];
+  bool is_far_ = false;                 // of all rows of the warp: some reference is far from 0
+  float weight_sum_[kRowMmas][4] = {};  // a fragment whose columns are all the same
   float output_[kRowMmas][Traits::kOutputMmas][4] = {};
 };
 

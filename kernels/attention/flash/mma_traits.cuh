@@ -11,7 +11,8 @@ namespace ridgeline::kernels::attention {
 // Elem: __half or __nv_bfloat16. kHeadDim: of queries, keys and values, as padded; smaller ones are filled up with zeros.
 // kHasLogitOptions: soft cap, ALiBi, bias and scales that are not positive; without them logits are products times the scale,
 // which then costs nothing.
-template <typename Elem, int kHeadDim_, int kTileRows_, int kTileKeys_, bool kHasLogitOptions_>
+template <typename Elem, int kHeadDim_, int kTileRows_, int kTileKeys_, bool kHasLogitOptions_, int kWarps_ = 4,
+          int kBlocksPerSm_ = 2>
 struct MmaTraits {
   using T = Elem;
   static constexpr int kHeadDim = kHeadDim_;
@@ -19,18 +20,24 @@ struct MmaTraits {
   static constexpr int kTileKeys = kTileKeys_;
   static constexpr bool kHasLogitOptions = kHasLogitOptions_;
 
-  static constexpr int kWarps = 4;
+  static constexpr int kWarps = kWarps_;
   static constexpr int kThreads = 32 * kWarps;
   static constexpr int kWarpRows = kTileRows / kWarps;
 
+  // Two parts take turns with tensor cores and softmax; with small heads the instructions that this costs weigh more.
+#ifndef PARTS
+#define PARTS (kHeadDim > 64 ? 2 : 1)
+#endif
+  static constexpr int kParts = PARTS;
+  static constexpr int kPartKeys = kTileKeys / kParts;
+
   // In units of mma.m16n8k16.
   static constexpr int kRowMmas = kWarpRows / 16;   // fragments of rows that a warp holds
-  static constexpr int kKeyMmas = kTileKeys / 8;    // columns of S
+  static constexpr int kPartMmas = kPartKeys / 8;   // columns of S that are computed together
   static constexpr int kDimSteps = kHeadDim / 16;   // of the sum in Q·Kᵀ
-  static constexpr int kKeySteps = kTileKeys / 16;  // of the sum in P·V
   static constexpr int kOutputMmas = kHeadDim / 8;  // columns of O
   static_assert(kWarpRows % 16 == 0, "a warp holds rows in fragments of 16");
-  static_assert(kTileKeys % 16 == 0, "P·V consumes keys in groups of 16");
+  static_assert(kPartKeys % 16 == 0, "P·V consumes keys in groups of 16");
 
   using QueryTile = MmaTile<T, kTileRows, kHeadDim, kThreads>;
   using KeyTile = MmaTile<T, kTileKeys, kHeadDim, kThreads>;
@@ -46,7 +53,7 @@ struct MmaTraits {
   };
 
   // Fits in the registers of that many blocks on one multiprocessor.
-  static constexpr int kBlocksPerSm = 2;
+  static constexpr int kBlocksPerSm = kBlocksPerSm_;
 };
 
 }  // namespace ridgeline::kernels::attention

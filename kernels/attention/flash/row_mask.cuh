@@ -19,24 +19,18 @@ struct BlockRange {
 
 class RowMask {
  public:
-  __device__ RowMask(const VisibleRange& visible, std::int64_t query_begin, std::int64_t key_begin, int block_keys) {
-    // The first query's range, unclipped; the others' are shifted by one key a query. What is cut off here is so far outside
-    // of the block that no query of the tile reaches it.
-    const KeyRange first = visible.UnclippedOfQuery(query_begin);
-    begin_ = Near(first.begin - key_begin);
-    end_ = Near(first.end - key_begin);
-    num_keys_ = static_cast<int>(min(visible.key_tokens() - key_begin, static_cast<std::int64_t>(block_keys)));
+  __device__ RowMask(const BasicVisibleRange<int>& visible, int query_begin, int key_begin, int block_keys) {
+    // The first query's range, unclipped; the others' are shifted by one key a query.
+    const BasicKeyRange<int> first = visible.UnclippedOfQuery(query_begin);
+    begin_ = first.begin - key_begin;
+    end_ = first.end - key_begin;
+    num_keys_ = min(visible.key_tokens() - key_begin, block_keys);
   }
 
   // `query` counts from query_begin.
   __device__ BlockRange OfQuery(int query) const { return {begin_ + query, min(end_ + query, num_keys_)}; }
 
  private:
-  __device__ static int Near(std::int64_t position) {
-    constexpr std::int64_t kFar = 1 << 24;
-    return static_cast<int>(max(min(position, kFar), -kFar));
-  }
-
   int begin_;
   int end_;
   int num_keys_;

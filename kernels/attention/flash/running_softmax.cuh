@@ -1,5 +1,5 @@
-// The online softmax of one row, spread over the four lanes of a quad as mma's fragments spread it: the maximum is the quad's,
-// the sum the lane's own part until Finish. Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018).
+// The online softmax of one row, spread over the four lanes of a quad as mma's fragments spread it. Milakov and Gimelshein,
+// "Online normalizer calculation for softmax" (2018).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,41 +15,38 @@ __device__ __forceinline__ float Exp2(float x) {
   return y;
 }
 
-__device__ __forceinline__ float QuadMax(float x) {
-  x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, 1));
-  return fmaxf(x, __shfl_xor_sync(0xffffffff, x, 2));
-}
-
-__device__ __forceinline__ float QuadSum(float x) {
-  x += __shfl_xor_sync(0xffffffff, x, 1);
-  return x + __shfl_xor_sync(0xffffffff, x, 2);
-}
-
-// Weights are 2^(log2_scale * (x - maximum)) for x the row's elements. log2_scale > 0.
+// Weights are 2^(log2_scale * x - reference) for x the row's elements, log2_scale > 0. The reference is the maximum times the
+// scale, as rounded: an exact number, whatever it was rounded from. Only where it is far from 0 the rounding would be large
+// beside the weights' range; there weights are 2^(log2_scale * (x - maximum)).
 struct RunningSoftmax {
   // Rescaling the output for every new maximum costs more than it brings: weights may be up to 2^8 before the reference
   // follows, which no 16-bit type minds.
   static constexpr float kSlackLog2 = 8;
+  static constexpr float kFarLog2 = 1 << 26;
 
-  float maximum = -INFINITY;  // what the weights refer to; -inf: no element but -inf yet
-  float sum = 0;              // of this lane's weights
+  float maximum = -INFINITY;  // -inf: no element but -inf yet
+
+  static __device__ bool IsFar(float maximum, float log2_scale) {
+    return maximum != -INFINITY && !(fabsf(maximum * log2_scale) <= kFarLog2);
+  }
 
   __device__ bool Outgrown(float block_maximum, float log2_scale) const {
     return (block_maximum - maximum) * log2_scale > kSlackLog2;
   }
 
-  // Refers to the larger maximum from now on; returns what earlier weights are to be multiplied with.
-  __device__ float Grow(float block_maximum, float log2_scale) {
-    const float larger = fmaxf(maximum, block_maximum);
-    // Two -inf have no difference; nothing has been summed up then.
-    const float factor = larger == -INFINITY ? 1.0f : Exp2((maximum - larger) * log2_scale);
+  // Takes a larger maximum as reference, or the same; returns what earlier weights are to be multiplied with.
+  __device__ float MoveTo(float larger, float log2_scale, bool was_far, bool is_far) {
+    const float before = maximum;
     maximum = larger;
-    sum *= factor;
-    return factor;
+    if (before == -INFINITY) return larger == -INFINITY ? 1.0f : 0.0f;
+    if (was_far && is_far) return Exp2((before - larger) * log2_scale);
+    if (was_far) return Exp2(fmaf(before, log2_scale, -(larger * log2_scale)));
+    if (is_far) return Exp2(fmaf(-larger, log2_scale, before * log2_scale));
+    return Exp2(__fsub_rn(__fmul_rn(before, log2_scale), __fmul_rn(larger, log2_scale)));
   }
 
-  // What is to be subtracted from log2_scale * x. A row of nothing but -inf gets weights of 0.
-  __device__ float Log2Reference(float log2_scale) const { return maximum == -INFINITY ? 0.0f : maximum * log2_scale; }
+  // What weights refer to, before the scale. A row of nothing but -inf gets weights of 0.
+  __device__ float Reference() const { return maximum == -INFINITY ? 0.0f : maximum; }
 };
 
 // A finished row: what to multiply its output with, and its log-sum-exp in natural logarithms.
@@ -62,10 +59,14 @@ struct RowResult {
 __device__ inline RowResult FinishRow(float maximum, float sum, float logit_scale, float sink_logit) {
   if (sum == 0) return {0.0f, sink_logit};  // no key but hidden ones
   const float logit = maximum * logit_scale;
-  // exp may be beyond float's range if the sink is the larger one by far; the output is 0 then.
-  if (sink_logit != -INFINITY) sum += expf(sink_logit - logit);
-  const float log_sum_exp = isinf(sum) ? sink_logit : logit + logf(sum);
-  return {1.0f / sum, log_sum_exp};
+  if (!(sink_logit > logit)) {
+    const float total = sum + expf(sink_logit - logit);
+    return {1.0f / total, logit + logf(total)};
+  }
+  // Counted from the larger one: the smaller may be beyond float's exponents.
+  const float factor = expf(logit - sink_logit);
+  const float total = sum * factor + 1.0f;
+  return {factor / total, sink_logit + logf(total)};
 }
 
 }  // namespace ridgeline::kernels::attention

@@ -1,4 +1,4 @@
-// What a block knows of its tile. In shared memory: registers are for fragments.
+// What a block knows of its tile.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,69 +12,98 @@
 
 namespace ridgeline::kernels::attention {
 
+// Enough to start copying; every thread finds it by itself. A sequence has at most kMaxIntTokens, so that positions are ints.
+struct TilePlace {
+  Tile tile;
+  Sequence sequence;
+  int row_begin;  // in the rows of its head
+  int num_rows;
+  int query_begin;  // query of the first row
+  int block_begin;  // first block of keys that the split walks
+  int num_blocks;
+  BlockRange unmasked;  // blocks, counted from block_begin, that every query sees as a whole
+};
+
+__device__ inline int QueryOfRow(const TileSchedule& schedule, int row) {
+  return schedule.packed_heads == 1 ? row : row / schedule.packed_heads;
+}
+
+// Row of [query tokens * Hq], the layout of query, output and partial results. `row` counts from the tile's first.
+__device__ inline std::int64_t TokenHead(const FlashArguments& arguments, const TilePlace& place, int row) {
+  const TileSchedule& schedule = arguments.schedule;
+  const int query_idx = QueryOfRow(schedule, place.row_begin + row);
+  const int packed_head = place.row_begin + row - query_idx * schedule.packed_heads;
+  return (place.sequence.query_begin + query_idx) * arguments.params.shape.query_heads +
+         static_cast<int>(place.tile.head) * schedule.packed_heads + packed_head;
+}
+
+// Blocks have `tile_keys` keys.
+__device__ inline TilePlace FindPlace(const FlashArguments& arguments, int tile_keys) {
+  const TileSchedule& schedule = arguments.schedule;
+  TilePlace place = {.tile = FindTile(schedule, arguments.params.sequences, blockIdx.x)};
+  place.sequence = arguments.params.sequences[place.tile.sequence_idx];
+  const int num_queries = static_cast<int>(place.sequence.query_tokens);
+  place.row_begin = static_cast<int>(place.tile.tile) * schedule.tile_rows;
+  place.num_rows = min(num_queries * schedule.packed_heads - place.row_begin, schedule.tile_rows);
+  place.query_begin = QueryOfRow(schedule, place.row_begin);
+  const int query_end = QueryOfRow(schedule, place.row_begin + place.num_rows - 1) + 1;
+
+  const BasicVisibleRange<int> visible(arguments.params.shape, num_queries, place.sequence.key_tokens);
+  const BasicKeyRange<int> all = visible.OfQueries(place.query_begin, query_end);
+  const BasicKeyRange<int> common = visible.OfEveryQuery(place.query_begin, query_end);
+  place.block_begin = all.begin / tile_keys;
+  place.num_blocks = all.size() == 0 ? 0 : (all.end + tile_keys - 1) / tile_keys - place.block_begin;
+  if (schedule.key_splits > 1) {
+    const std::int64_t count = place.num_blocks;
+    const int first = static_cast<int>(count * place.tile.split / schedule.key_splits);
+    place.num_blocks = static_cast<int>(count * (place.tile.split + 1) / schedule.key_splits) - first;
+    place.block_begin += first;
+  }
+  place.unmasked = {(common.begin + tile_keys - 1) / tile_keys - place.block_begin, common.end / tile_keys - place.block_begin};
+  return place;
+}
+
+// The first key of the first block, as a row of [key tokens * Hkv].
+__device__ inline std::int64_t FirstKey(const FlashArguments& arguments, const TilePlace& place, int tile_keys) {
+  const TileSchedule& schedule = arguments.schedule;
+  const unsigned kv_head = schedule.packed_heads > 1 ? place.tile.head : place.tile.head / schedule.group_heads;
+  const std::int64_t token = place.sequence.key_begin + std::int64_t{place.block_begin} * tile_keys;
+  return token * arguments.params.shape.kv_heads + kv_head;
+}
+
+// The same and more in shared memory, for later: registers are for fragments.
 template <int kTileRows>
 struct TileFacts {
-  Sequence sequence;
-  std::int64_t sequence_idx;
-  std::int64_t kv_head;
-  std::int64_t query_begin;  // query of row 0
-  std::int64_t block_begin;  // first block of keys that the split walks
-  VisibleRange visible;
-  int num_rows;
-  int num_blocks;       // of keys
-  BlockRange unmasked;  // blocks, counted from block_begin, that every query sees as a whole
-  int split;
+  TilePlace place;
+  BasicVisibleRange<int> visible;
+  std::int64_t first_key;
 
   // By row. Rows beyond num_rows are copies of the last one.
-  std::int64_t token_head[kTileRows];  // row of [query tokens * Hq], the layout of query, output and partial results
+  std::int64_t token_head[kTileRows];  // see TokenHead
   std::int64_t lse_idx[kTileRows];     // element of log_sum_exp
   int query[kTileRows];                // counted from query_begin
   int query_head[kTileRows];
 
-  // By all threads, at least kTileRows of them, which are synchronised afterwards. Blocks have `tile_keys` keys.
-  __device__ void Find(const FlashArguments& arguments, int tile_keys) {
-    const TileSchedule& schedule = arguments.schedule;
-    const Tile tile = FindTile(schedule, arguments.params.sequences, blockIdx.x);
-    const Sequence found = arguments.params.sequences[tile.sequence_idx];
-    const std::int64_t row_begin = tile.tile * schedule.tile_rows;
-    const std::int64_t row_end = min(row_begin + schedule.tile_rows, schedule.NumRows(found.query_tokens));
+  // By all threads, at least kTileRows of them, which must be synchronised before they read.
+  __device__ void Remember(const FlashArguments& arguments, const TilePlace& found, int tile_keys) {
     const int row = static_cast<int>(threadIdx.x);
-    if (row < kTileRows) FindRow(arguments, found, tile, row_begin, min(row_begin + row, row_end - 1));
+    if (row < kTileRows) RememberRow(arguments, found, min(row, found.num_rows - 1));
     if (row == 0) {
-      sequence = found;
-      sequence_idx = tile.sequence_idx;
-      kv_head = schedule.packed_heads > 1 ? tile.head : tile.head / arguments.params.shape.GroupHeads();
-      query_begin = row_begin / schedule.packed_heads;
-      num_rows = static_cast<int>(row_end - row_begin);
-      split = tile.split;
-      visible = VisibleRange(arguments.params.shape, found.query_tokens, found.key_tokens);
-      FindBlocks((row_end - 1) / schedule.packed_heads + 1, schedule.key_splits, tile_keys);
+      place = found;
+      visible = BasicVisibleRange<int>(arguments.params.shape, found.sequence.query_tokens, found.sequence.key_tokens);
+      first_key = FirstKey(arguments, found, tile_keys);
     }
-    __syncthreads();
   }
 
  private:
-  __device__ void FindRow(const FlashArguments& arguments, const Sequence& found, const Tile& tile, std::int64_t row_begin,
-                          std::int64_t row) {
+  __device__ void RememberRow(const FlashArguments& arguments, const TilePlace& found, int row) {
     const AttentionParams& params = arguments.params;
-    const int packed_heads = arguments.schedule.packed_heads;
-    const std::int64_t query_idx = row / packed_heads;
-    const std::int64_t head = tile.head * packed_heads + row % packed_heads;
-    token_head[threadIdx.x] = (found.query_begin + query_idx) * params.shape.query_heads + head;
-    lse_idx[threadIdx.x] = found.lse_begin + head * params.lse_head_stride_elems + query_idx;
-    query[threadIdx.x] = static_cast<int>(query_idx - row_begin / packed_heads);
+    const std::int64_t query_idx = QueryOfRow(arguments.schedule, found.row_begin + row);
+    token_head[threadIdx.x] = TokenHead(arguments, found, row);
+    const std::int64_t head = token_head[threadIdx.x] - (found.sequence.query_begin + query_idx) * params.shape.query_heads;
+    lse_idx[threadIdx.x] = found.sequence.lse_begin + head * params.lse_head_stride_elems + query_idx;
+    query[threadIdx.x] = query_idx - found.query_begin;
     query_head[threadIdx.x] = static_cast<int>(head);
-  }
-
-  __device__ void FindBlocks(std::int64_t query_end, int key_splits, int tile_keys) {
-    const KeyRange all = visible.OfQueries(query_begin, query_end);
-    const KeyRange common = visible.OfEveryQuery(query_begin, query_end);
-    const std::int64_t first = all.begin / tile_keys;
-    const std::int64_t count = all.size() == 0 ? 0 : (all.end + tile_keys - 1) / tile_keys - first;
-    block_begin = first + count * split / key_splits;
-    num_blocks = static_cast<int>(first + count * (split + 1) / key_splits - block_begin);
-    unmasked = {static_cast<int>((common.begin + tile_keys - 1) / tile_keys - block_begin),
-                static_cast<int>(common.end / tile_keys - block_begin)};
   }
 };
 

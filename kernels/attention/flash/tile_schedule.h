@@ -14,7 +14,8 @@ struct TileSchedule {
   std::int64_t num_tiles = 0;           // of one head, over all sequences
   std::int64_t tiles_per_sequence = 0;  // 0: sequences differ
   std::int64_t heads = 0;               // query heads, or KV heads if packed
-  int packed_heads = 1;                 // query heads side by side in the rows: 1, or Hq/Hkv
+  int group_heads = 1;                  // Hq/Hkv
+  int packed_heads = 1;                 // query heads side by side in the rows: 1, or group_heads
   int tile_rows = 1;
   int key_splits = 1;
 
