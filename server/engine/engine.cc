@@ -29,7 +29,8 @@ absl::Status CheckAnswerSize(const AttendProblem& problem, std::int64_t max_answ
   if (answer_bytes <= max_answer_bytes) return absl::OkStatus();
   return base::WithReason(
       absl::ResourceExhaustedError(absl::StrCat(
-          "the answer would take ", base::FormatBytes(answer_bytes), "; one message holds ", base::FormatBytes(max_answer_bytes),
+          "the answer would take ", base::FormatBytes(answer_bytes), "; one message holds ",
+          base::FormatBytes(max_answer_bytes),
           ": split the batch, ask for a narrower output.data_type, or set output.discard to get the report alone")),
       base::kReasonMessageTooLarge);
 }
