@@ -61,12 +61,6 @@ __device__ __forceinline__ __nv_bfloat16 FromFloat<__nv_bfloat16>(float value) {
   return __float2bfloat16_rn(value);
 }
 
-// A pair of ones.
-template <typename T>
-inline constexpr std::uint32_t kOnes = 0x3c003c00;
-template <>
-inline constexpr std::uint32_t kOnes<__nv_bfloat16> = 0x3f803f80;
-
 // All bits of the exponent, in both halves of a pair: where they are all set there is an Inf or a NaN.
 template <typename T>
 inline constexpr std::uint32_t kExponentMask = 0x7c007c00;

@@ -250,7 +250,7 @@ TEST(DrainTest, AdmittedWorkIsAnsweredAndTheExitIsClean) {
 
 TEST(DrainTest, WorkThatDoesNotFinishInTimeIsCancelled) {
   Daemon daemon({"--drain_timeout=100ms"});
-  std::thread caller([&] { EXPECT_FALSE(Connect(daemon.unix_address()).Attend(RandomRequest(60'000)).ok()); });
+  std::thread caller([&] { EXPECT_FALSE(Connect(daemon.unix_address()).Attend(RandomRequest(support::LongTokens())).ok()); });
   absl::SleepFor(absl::Milliseconds(300));
   daemon.process().Signal(SIGTERM);
   EXPECT_EQ(daemon.process().Wait(absl::Seconds(30)), 1);
@@ -259,7 +259,7 @@ TEST(DrainTest, WorkThatDoesNotFinishInTimeIsCancelled) {
 
 TEST(DrainTest, ASecondSignalEndsAtOnce) {
   Daemon daemon;
-  std::thread caller([&] { EXPECT_FALSE(Connect(daemon.unix_address()).Attend(RandomRequest(60'000)).ok()); });
+  std::thread caller([&] { EXPECT_FALSE(Connect(daemon.unix_address()).Attend(RandomRequest(support::LongTokens())).ok()); });
   absl::SleepFor(absl::Milliseconds(300));
   daemon.process().Signal(SIGTERM);
   absl::SleepFor(absl::Milliseconds(200));

@@ -43,8 +43,9 @@ struct AttentionBound {
 
 AttentionBound BoundErrors(const kernels::attention::AttentionParams& params, const reference::AttentionResult& want);
 
-// The largest and the root-mean-square error that the whole output may have: twice those of AttendPlainly on the same inputs,
-// or what rounding costs every implementation, should the plain one have been lucky.
+// The largest and the root-mean-square error that the whole output may have: twice those of AttendPlainly on the same inputs.
+// Should the plain one have been lucky: in the mean what rounding costs every implementation, and at worst the plain one's
+// error and that of rounding an output.
 ErrorSummary AllowedErrors(const kernels::attention::AttentionParams& params, const reference::AttentionResult& want);
 
 // Fails if the output's errors are beyond AllowedErrors.

@@ -134,6 +134,8 @@ std::string TestDevice() {
   return device != nullptr ? device : "cpu";
 }
 
+std::int64_t LongTokens() { return TestDevice() == "cpu" ? 60'000 : 500'000; }
+
 std::string SharedRooflineFlag() {
   return absl::StrCat("--roofline_cache=", (std::filesystem::temp_directory_path() / "ridgeline_test_roofline").string());
 }

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -57,6 +58,9 @@ std::string DaemonProgram();
 
 // What Daemon drives: RIDGELINE_TEST_DEVICE from the environment, else "cpu".
 std::string TestDevice();
+
+// Tokens of one float32 head whose flash attention keeps the test device busy for seconds.
+std::int64_t LongTokens();
 
 // The roofline is measured once for all daemons of a test run.
 std::string SharedRooflineFlag();

@@ -105,9 +105,8 @@ class MmaAttention {
 
   // ---- One block of keys ----
 
-  // S, later P, of a part of the block's keys. Parts are there to be computed side by side: while the tensor cores multiply for
-  // one, the other's softmax has the remaining units.
-  using Part = float[kRowMmas][Traits::kPartMmas][4];
+  // S, later P.
+  using Scores = float[kRowMmas][Traits::kKeyMmas][4];
 
   template <bool kMasked>
   __device__ __forceinline__ void Step(int block, bool is_first) {
@@ -122,28 +121,18 @@ class MmaAttention {
       CopyKeys(smem_value_, params_.value, params_.shape.value_head_dim, facts_.first_key, block, kTileKeys);
       CpAsyncCommit();
     }
-    const bool wanted = WarpSees<kMasked>(block);
-    Part parts[Traits::kParts] = {};
-    if (wanted) {
-      ComputeScores<kMasked>(parts[0], 0, block);
-      if constexpr (Traits::kParts == 2) {
-        RaiseReferences(parts[0], nullptr);
-        ComputeScores<kMasked>(parts[1], 1, block);
-        Weigh(parts[0]);
-      }
+    if (Traits::kKeepsQuery && is_first) {
+#pragma unroll
+      for (int step = 0; step < Traits::kDimSteps; ++step) LoadQuery(query_[step], step);
     }
+    const bool wanted = WarpSees<kMasked>(block);
+    Scores scores = {};
+    if (wanted) ComputeScores<kMasked>(scores, block);
     AwaitValues<kMasked>(block);
     if (!wanted) return;
-    if constexpr (Traits::kParts == 2) {
-      RaiseReferences(parts[1], &parts[0]);
-      AddWeightedValues(parts[0], 0);
-      Weigh(parts[1]);
-      AddWeightedValues(parts[1], 1);
-    } else {
-      RaiseReferences(parts[0], nullptr);
-      Weigh(parts[0]);
-      AddWeightedValues(parts[0], 0);
-    }
+    RaiseReferences(scores);
+    Weigh(scores);
+    AddWeightedValues(scores);
   }
 
   // Until the block's values have arrived and its keys are done with; then the next keys may come.
@@ -184,21 +173,25 @@ class MmaAttention {
     return mask.OfQuery(facts_.query[first_row]).begin < kTileKeys && mask.OfQuery(facts_.query[last_row]).end > 0;
   }
 
-  // S = Q·Kᵀ of a part's keys, with options and mask.
+  // The queries of one step of the sum over head_dim.
+  __device__ __forceinline__ void LoadQuery(std::uint32_t (&query)[kRowMmas][4], int step) const {
+    const std::uint32_t address = smem_query_.ChunkAddress(warp() * Traits::kWarpRows + lane() % 16, lane() / 16);
+#pragma unroll
+    for (int i = 0; i < kRowMmas; ++i) {
+      LdMatrixX4(query[i], Traits::QueryTile::AtStep(address, step) + i * 16 * Traits::QueryTile::kPitchBytes);
+    }
+  }
+
+  // S = Q·Kᵀ, with options and mask.
   template <bool kMasked>
-  __device__ __forceinline__ void ComputeScores(Part& scores, int part, int block) const {
-    const std::uint32_t query_address = smem_query_.ChunkAddress(warp() * Traits::kWarpRows + lane() % 16, lane() / 16);
-    const std::uint32_t key_address =
-        smem_key_.ChunkAddress(part * Traits::kPartKeys + lane() % 8 + lane() / 16 * 8, lane() / 8 % 2);
+  __device__ __forceinline__ void ComputeScores(Scores& scores, int block) {
+    const std::uint32_t key_address = smem_key_.ChunkAddress(lane() % 8 + lane() / 16 * 8, lane() / 8 % 2);
 #pragma unroll
     for (int step = 0; step < Traits::kDimSteps; ++step) {
-      std::uint32_t query[kRowMmas][4];
+      auto& query = query_[Traits::kKeepsQuery ? step : 0];
+      if constexpr (!Traits::kKeepsQuery) LoadQuery(query, step);
 #pragma unroll
-      for (int i = 0; i < kRowMmas; ++i) {
-        LdMatrixX4(query[i], Traits::QueryTile::AtStep(query_address, step) + i * 16 * Traits::QueryTile::kPitchBytes);
-      }
-#pragma unroll
-      for (int n = 0; n < Traits::kPartMmas; n += 2) {
+      for (int n = 0; n < Traits::kKeyMmas; n += 2) {
         std::uint32_t key[4];
         LdMatrixX4(key, Traits::KeyTile::AtStep(key_address, step) + n * 8 * Traits::KeyTile::kPitchBytes);
 #pragma unroll
@@ -208,11 +201,11 @@ class MmaAttention {
         }
       }
     }
-    if constexpr (kMasked) FinishScores(scores, part * Traits::kPartKeys + lane() % 4 * 2, block);
+    if constexpr (kMasked) FinishScores(scores, lane() % 4 * 2, block);
   }
 
   // Products -> logits, or -inf where hidden. `first_key` is the key of the lane's first column, counted from the block's.
-  __device__ __forceinline__ void FinishScores(Part& scores, int first_key, int block) const {
+  __device__ __forceinline__ void FinishScores(Scores& scores, int first_key, int block) const {
     const RowMask mask = MaskOf(block);
     const int block_key = (facts_.place.block_begin + block) * kTileKeys;
 #pragma unroll
@@ -227,7 +220,7 @@ class MmaAttention {
         };
         const LogitOptions::Row logits = LogitsOf(row);
 #pragma unroll
-        for (int n = 0; n < Traits::kPartMmas; ++n) {
+        for (int n = 0; n < Traits::kKeyMmas; ++n) {
 #pragma unroll
           for (int j = 0; j < 2; ++j) {
             float& score = scores[i][n][2 * half + j];
@@ -245,12 +238,12 @@ class MmaAttention {
                static_cast<int>(facts_.place.sequence.key_tokens));
   }
 
-  // Sees to it that no weight of these scores will be too large. `pending`: weights that were not added to the output yet.
-  __device__ __forceinline__ void RaiseReferences(Part& scores, Part* pending) {
+  // Sees to it that no weight of these scores will be too large.
+  __device__ __forceinline__ void RaiseReferences(Scores& scores) {
     // Rows side by side: a row's own maximum is a chain in which every instruction waits for the one before.
     float maximum[kRowMmas][2];
 #pragma unroll
-    for (int n = 0; n < Traits::kPartMmas; ++n) {
+    for (int n = 0; n < Traits::kKeyMmas; ++n) {
 #pragma unroll
       for (int i = 0; i < kRowMmas; ++i) {
 #pragma unroll
@@ -287,7 +280,7 @@ class MmaAttention {
     for (int i = 0; i < kRowMmas; ++i) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        Rescale(i, half, softmax_[i][half].MoveTo(maximum[i][half], log2_scale_, is_far_, is_far), pending);
+        Rescale(i, half, softmax_[i][half].MoveTo(maximum[i][half], log2_scale_, is_far_, is_far));
       }
     }
     is_far_ = is_far;
@@ -295,28 +288,22 @@ class MmaAttention {
   }
 
   // Turns a row to another reference.
-  __device__ __forceinline__ void Rescale(int i, int half, float factor, Part* pending) {
-    weight_sum_[i][2 * half] *= factor;
+  __device__ __forceinline__ void Rescale(int i, int half, float factor) {
+    weight_sum_[i][half] *= factor;
 #pragma unroll
     for (int d = 0; d < Traits::kOutputMmas; ++d) {
       output_[i][d][2 * half] *= factor;
       output_[i][d][2 * half + 1] *= factor;
     }
-    if (pending == nullptr) return;
-#pragma unroll
-    for (int n = 0; n < Traits::kPartMmas; ++n) {
-      (*pending)[i][n][2 * half] *= factor;
-      (*pending)[i][n][2 * half + 1] *= factor;
-    }
   }
 
   // Where references are so far from 0 that their product with the scale would be rounded too coarsely: scores become
   // distances.
-  __device__ __forceinline__ void SubtractReferences(Part& scores) const {
+  __device__ __forceinline__ void SubtractReferences(Scores& scores) const {
 #pragma unroll
     for (int i = 0; i < kRowMmas; ++i) {
 #pragma unroll
-      for (int n = 0; n < Traits::kPartMmas; ++n) {
+      for (int n = 0; n < Traits::kKeyMmas; ++n) {
 #pragma unroll
         for (int j = 0; j < 4; ++j) scores[i][n][j] -= softmax_[i][j / 2].Reference();
       }
@@ -324,30 +311,30 @@ class MmaAttention {
   }
 
   // Scores -> weights, in place.
-  __device__ __forceinline__ void Weigh(Part& scores) const {
+  __device__ __forceinline__ void Weigh(Scores& scores) {
 #pragma unroll
     for (int i = 0; i < kRowMmas; ++i) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const float log2_reference = is_far_ ? 0.0f : softmax_[i][half].Reference() * log2_scale_;
 #pragma unroll
-        for (int n = 0; n < Traits::kPartMmas; ++n) {
+        for (int n = 0; n < Traits::kKeyMmas; ++n) {
 #pragma unroll
           for (int j = 0; j < 2; ++j) {
             float& score = scores[i][n][2 * half + j];
             score = Exp2(fmaf(score, log2_scale_, -log2_reference));
+            weight_sum_[i][half] += score;
           }
         }
       }
     }
   }
 
-  // O += P·V of a part's keys. Two neighbouring fragments of S, rounded, are one of P. The weights are summed up as they were
-  // rounded, by a product with ones, so that what they lost is lost on both sides of the division.
-  __device__ __forceinline__ void AddWeightedValues(const Part& weights, int part) {
-    const std::uint32_t value_address = smem_value_.ChunkAddress(part * Traits::kPartKeys + lane() % 16, lane() / 16);
+  // O += P·V. Two neighbouring fragments of S, rounded, are one of P.
+  __device__ __forceinline__ void AddWeightedValues(const Scores& weights) {
+    const std::uint32_t value_address = smem_value_.ChunkAddress(lane() % 16, lane() / 16);
 #pragma unroll
-    for (int step = 0; step < Traits::kPartMmas / 2; ++step) {
+    for (int step = 0; step < Traits::kKeyMmas / 2; ++step) {
       std::uint32_t weight[kRowMmas][4];
 #pragma unroll
       for (int i = 0; i < kRowMmas; ++i) {
@@ -357,7 +344,6 @@ class MmaAttention {
         weight[i][1] = PackPair<T>(low[2], low[3]);
         weight[i][2] = PackPair<T>(high[0], high[1]);
         weight[i][3] = PackPair<T>(high[2], high[3]);
-        Mma16816<T>(weight_sum_[i], weight[i], kOnes<T>, kOnes<T>);
       }
 #pragma unroll
       for (int d = 0; d < Traits::kOutputMmas; d += 2) {
@@ -432,7 +418,8 @@ class MmaAttention {
   // Writes the row's log-sum-exp; returns what its output is to be multiplied with.
   __device__ float FinishRow(int mma, int half) {
     const RunningSoftmax& softmax = softmax_[mma][half];
-    const float sum = weight_sum_[mma][2 * half];
+    float sum = weight_sum_[mma][half];
+    for (int distance = 1; distance < 4; distance *= 2) sum += __shfl_xor_sync(0xffffffff, sum, distance);
     const int row = RowOf(mma, half);
     const float logit_scale = Traits::kHasLogitOptions ? 1.0f : params_.scale;
     const bool is_partial = arguments_.schedule.key_splits > 1;
@@ -507,7 +494,8 @@ class MmaAttention {
 
   RunningSoftmax softmax_[kRowMmas][2];
   bool is_far_ = false;                 // of all rows of the warp: some reference is far from 0
-  float weight_sum_[kRowMmas][4] = {};  // a fragment whose columns are all the same
+  float weight_sum_[kRowMmas][2] = {};  // of this lane's columns
+  std::uint32_t query_[Traits::kKeepsQuery ? Traits::kDimSteps : 1][kRowMmas][4];
   float output_[kRowMmas][Traits::kOutputMmas][4] = {};
 };
 

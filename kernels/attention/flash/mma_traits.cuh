@@ -24,20 +24,16 @@ struct MmaTraits {
   static constexpr int kThreads = 32 * kWarps;
   static constexpr int kWarpRows = kTileRows / kWarps;
 
-  // Two parts take turns with tensor cores and softmax; with small heads the instructions that this costs weigh more.
-#ifndef PARTS
-#define PARTS (kHeadDim > 64 ? 2 : 1)
-#endif
-  static constexpr int kParts = PARTS;
-  static constexpr int kPartKeys = kTileKeys / kParts;
+  // Small heads leave registers for the queries, which then are read from shared memory once.
+  static constexpr bool kKeepsQuery = kHeadDim <= 64;
 
   // In units of mma.m16n8k16.
   static constexpr int kRowMmas = kWarpRows / 16;   // fragments of rows that a warp holds
-  static constexpr int kPartMmas = kPartKeys / 8;   // columns of S that are computed together
+  static constexpr int kKeyMmas = kTileKeys / 8;    // columns of S
   static constexpr int kDimSteps = kHeadDim / 16;   // of the sum in Q·Kᵀ
   static constexpr int kOutputMmas = kHeadDim / 8;  // columns of O
   static_assert(kWarpRows % 16 == 0, "a warp holds rows in fragments of 16");
-  static_assert(kPartKeys % 16 == 0, "P·V consumes keys in groups of 16");
+  static_assert(kTileKeys % 16 == 0, "P·V consumes keys in groups of 16");
 
   using QueryTile = MmaTile<T, kTileRows, kHeadDim, kThreads>;
   using KeyTile = MmaTile<T, kTileKeys, kHeadDim, kThreads>;
