@@ -1,6 +1,7 @@
 #include "client/cli/arguments.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <numeric>
 #include <utility>
@@ -85,6 +86,20 @@ absl::StatusOr<std::vector<std::int64_t>> ParseIntegers(absl::string_view flag, 
     integers.push_back(integer);
   }
   return integers;
+}
+
+absl::StatusOr<std::vector<float>> ParseNumbers(absl::string_view flag, absl::string_view text) {
+  std::vector<float> numbers;
+  for (const absl::string_view item : absl::StrSplit(text, ',')) {
+    float number;
+    // A number too large for float32 is read as an infinity, which nobody asked for.
+    if (!absl::SimpleAtof(item, &number) || !(std::isfinite(number) || item == "-inf")) {
+      return UsageError(
+          absl::StrCat("--", flag, " has '", item, "'; float32 numbers, separated by commas, or a .npy file are allowed"));
+    }
+    numbers.push_back(number);
+  }
+  return numbers;
 }
 
 absl::StatusOr<ProblemShape> ParseProblemShape(absl::string_view text) {

@@ -30,6 +30,9 @@ std::string AlgorithmName(v1::Algorithm algorithm);
 // "128,256,512": integers of at least `minimum`; a usage error, naming the flag, for anything else. Empty text: none.
 absl::StatusOr<std::vector<std::int64_t>> ParseIntegers(absl::string_view flag, absl::string_view text, std::int64_t minimum);
 
+// "0.5,-2,-inf": finite numbers or -inf, rounded to float32; a usage error, naming the flag, for anything else.
+absl::StatusOr<std::vector<float>> ParseNumbers(absl::string_view flag, absl::string_view text);
+
 // The extents of one attention call.
 struct ProblemShape {
   std::int64_t batch = 1;

@@ -1,9 +1,12 @@
 // `ridgeline attend`
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/arguments.h"
@@ -25,6 +28,14 @@ ABSL_FLAG(std::string, query_lengths, "", "Ragged queries: tokens of each sequen
 ABSL_FLAG(std::string, key_lengths, "",
           "Ragged keys: tokens of each sequence. Dense keys: the valid tokens of each batch row.");
 ABSL_FLAG(std::string, algorithm, "auto", "auto (the server chooses), standard or flash.");
+ABSL_FLAG(std::string, bias, "",
+          "Added to the scaled logits: a .npy file, [1 or batch, 1 or heads, query tokens, key tokens]; -inf hides a key.");
+ABSL_FLAG(std::string, alibi_slopes, "",
+          "ALiBi slopes, one for each query head: numbers, separated by commas, or a .npy file. A logit loses its head's slope "
+          "times the distance of query and key.");
+ABSL_FLAG(std::string, sink_logits, "",
+          "Sink logits, one for each query head, likewise: they join the softmax's denominator only. -inf: no sink for that "
+          "head.");
 ABSL_FLAG(std::string, output, "", "Write the output to this .npy file. Outputs that nobody asks for are not sent back.");
 ABSL_FLAG(std::string, log_sum_exp, "", "Write the log-sum-exp of each row's logits to this .npy file.");
 ABSL_FLAG(std::string, expect, "",
@@ -44,6 +55,38 @@ absl::StatusOr<v1::Tensor> TensorFromFile(const std::string& path, v1::DataType 
     return UsageError(absl::StrCat(path, " holds float64, which can't be sent; convert it with --dtype=float32"));
   }
   return client::ToTensor(*std::move(array));
+}
+
+// One number for each query head.
+absl::StatusOr<v1::Tensor> TensorFromList(absl::string_view flag, const std::string& text) {
+  const absl::StatusOr<std::vector<float>> numbers = ParseNumbers(flag, text);
+  if (!numbers.ok()) return numbers.status();
+  const std::string bytes(reinterpret_cast<const char*>(numbers->data()), numbers->size() * sizeof(float));
+  return client::ToTensor({client::ElementType::kFloat32, {static_cast<std::int64_t>(numbers->size())}, bytes});
+}
+
+// --bias, --alibi_slopes and --sink_logits, where they are given.
+absl::Status SetLogitTensors(v1::AttentionOptions& options) {
+  struct Input {
+    const char* flag;
+    std::string text;
+    bool may_be_list;
+    v1::Tensor* (v1::AttentionOptions::*mutable_tensor)();
+  };
+  const Input inputs[] = {
+      {"bias", absl::GetFlag(FLAGS_bias), false, &v1::AttentionOptions::mutable_bias},
+      {"alibi_slopes", absl::GetFlag(FLAGS_alibi_slopes), true, &v1::AttentionOptions::mutable_alibi_slopes},
+      {"sink_logits", absl::GetFlag(FLAGS_sink_logits), true, &v1::AttentionOptions::mutable_sink_logits},
+  };
+  for (const Input& input : inputs) {
+    if (input.text.empty()) continue;
+    const bool is_list = input.may_be_list && !absl::EndsWith(input.text, ".npy");
+    absl::StatusOr<v1::Tensor> read =
+        is_list ? TensorFromList(input.flag, input.text) : TensorFromFile(input.text, v1::DATA_TYPE_FLOAT32);
+    if (!read.ok()) return read.status();
+    *(options.*input.mutable_tensor)() = *std::move(read);
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<v1::AttendRequest> RequestFromFiles(v1::DataType type) {
@@ -86,6 +129,8 @@ absl::StatusOr<v1::AttendRequest> RequestFromFlags() {
   absl::StatusOr<v1::AttendRequest> request =
       absl::GetFlag(FLAGS_random).empty() ? RequestFromFiles(*type) : RandomRequestFromFlags(*type);
   if (!request.ok()) return request.status();
+  const absl::Status logits = SetLogitTensors(*request->mutable_options());
+  if (!logits.ok()) return logits;
   request->mutable_options()->set_algorithm(*algorithm);
   request->mutable_query_lengths()->Add(query_lengths->begin(), query_lengths->end());
   request->mutable_dense()->mutable_lengths()->Add(key_lengths->begin(), key_lengths->end());

@@ -1,5 +1,6 @@
 #include "client/cli/arguments.h"
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,16 @@ TEST(ParseIntegersTest, TakesListsAndNamesTheFlagOfBadOnes) {
   for (const std::string text : {"0", "1,,2", "1,", "x", "1.5", "-3", "99999999999999999999"}) {
     const absl::Status status = ParseIntegers("lengths", text, 1).status();
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--lengths"))) << text;
+    EXPECT_TRUE(IsUsageError(status));
+  }
+}
+
+TEST(ParseNumbersTest, TakesWhatFloat32HoldsAndNoSinks) {
+  EXPECT_THAT(ParseNumbers("sink_logits", "0.5,-2,-inf,1e-3"),
+              IsOkAndHolds(ElementsAre(0.5F, -2.0F, -std::numeric_limits<float>::infinity(), 1e-3F)));
+  for (const std::string text : {"", "1,,2", "1,", "x", "nan", "inf", "1e39", "-1e39", "1;2", "slopes.np"}) {
+    const absl::Status status = ParseNumbers("alibi_slopes", text).status();
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--alibi_slopes"))) << text;
     EXPECT_TRUE(IsUsageError(status));
   }
 }

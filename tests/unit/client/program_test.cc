@@ -27,6 +27,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -110,6 +111,12 @@ class ProgramTest : public ::testing::Test {
     ASSERT_OK(client::WriteNpy(Path(name), {client::ElementType::kFloat64, shape, bytes}));
   }
 
+  static void ExpectFloats(const v1::Tensor& tensor, const std::vector<std::int64_t>& shape, const std::vector<float>& values) {
+    EXPECT_EQ(tensor.data_type(), v1::DATA_TYPE_FLOAT32);
+    EXPECT_THAT(tensor.shape(), ElementsAreArray(shape));
+    EXPECT_EQ(tensor.inline_data(), std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)));
+  }
+
   const std::string folder_;
   std::int64_t broken_from_tokens_ = std::numeric_limits<std::int64_t>::max();
   std::vector<v1::AttendRequest> requests_;
@@ -181,6 +188,38 @@ TEST_F(ProgramTest, AttendReadsAndWritesFiles) {
   EXPECT_EQ(client::ElementAt(output, 0), 1.5);
   ASSERT_OK_AND_ASSIGN(const client::Array log_sum_exp, client::ReadNpy(Path("l.npy")));
   EXPECT_EQ(client::ElementAt(log_sum_exp, 0), -std::numeric_limits<double>::infinity());
+}
+
+TEST_F(ProgramTest, AttendSendsWhatChangesLogits) {
+  WriteFloat64("bias.npy", {1, 1, 2, 2}, {0.5, -2, 1, -std::numeric_limits<double>::infinity()});
+  WriteFloat64("slopes.npy", {2}, {0.25, 0.0625});
+  const Outcome outcome = Run(absl::StrCat("attend --random=1,2,2,8 --dtype=bfloat16 --bias=", Path("bias.npy"),
+                                           " --alibi_slopes=", Path("slopes.npy"), " --sink_logits=1.5,-inf"));
+  EXPECT_EQ(outcome.exit_status, 0) << outcome.err;
+  ASSERT_EQ(requests_.size(), 1);
+  const v1::AttentionOptions& options = requests_[0].options();
+  const float infinity = std::numeric_limits<float>::infinity();
+  ExpectFloats(options.bias(), {1, 1, 2, 2}, {0.5F, -2, 1, -infinity});
+  ExpectFloats(options.alibi_slopes(), {2}, {0.25F, 0.0625F});
+  ExpectFloats(options.sink_logits(), {2}, {1.5F, -infinity});
+
+  Run("attend --random=1,2,2,8 --sink_logits=0,0");
+  ASSERT_EQ(requests_.size(), 2);
+  EXPECT_FALSE(requests_[1].options().has_bias());
+  EXPECT_FALSE(requests_[1].options().has_alibi_slopes());
+}
+
+TEST_F(ProgramTest, AttendNamesTheFlagOfWrongLogits) {
+  const Outcome word = Run("attend --random=1,2,2,8 --alibi_slopes=0.5,steep");
+  EXPECT_EQ(word.exit_status, 2);
+  EXPECT_THAT(word.err, HasSubstr("--alibi_slopes has 'steep'; float32 numbers, separated by commas, or a .npy file"));
+  EXPECT_EQ(Run("attend --random=1,2,2,8 --sink_logits=1,nan").exit_status, 2);
+  for (const std::string flag : {"bias", "alibi_slopes", "sink_logits"}) {
+    const Outcome missing = Run(absl::StrCat("attend --random=1,2,2,8 --", flag, "=", Path("missing.npy")));
+    EXPECT_EQ(missing.exit_status, 1) << flag;
+    EXPECT_THAT(missing.err, HasSubstr("missing.npy: No such file")) << flag;
+  }
+  EXPECT_EQ(requests_.size(), 0);  // none reached the server
 }
 
 TEST_F(ProgramTest, AttendJudgesTheAnswer) {
