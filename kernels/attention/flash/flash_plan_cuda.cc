@@ -2,6 +2,8 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <limits>
+#include <optional>
 
 #include "kernels/attention/flash/flash_plan_cuda.h"
 #include "kernels/attention/flash/float32_shape.h"
@@ -54,21 +56,40 @@ TileSchedule ScheduleOf(const AttentionShape& shape, const Sequence* sequences, 
   return schedule;
 }
 
-// Heads of a group side by side where that makes fewer tiles: where queries are few.
-TileSchedule ChooseSchedule(const AttentionShape& shape, const Sequence* sequences, int tile_rows) {
-  const TileSchedule apart = ScheduleOf(shape, sequences, shape.query_heads, 1, tile_rows);
-  if (shape.GroupHeads() == 1) return apart;
-  const TileSchedule packed = ScheduleOf(shape, sequences, shape.kv_heads, static_cast<int>(shape.GroupHeads()), tile_rows);
-  return packed.NumBlocks() < 0.9 * static_cast<double>(apart.NumBlocks()) ? packed : apart;
+// Tokens of the longest sequence.
+std::int64_t MostTokens(const AttentionShape& shape, const Sequence* sequences, std::int64_t Sequence::*tokens) {
+  std::int64_t most = 0;
+  for (std::int64_t i = 0; i < shape.num_sequences; ++i) most = std::max(most, sequences[i].*tokens);
+  return most;
 }
 
-// Blocks of keys that the busiest tile walks.
-std::int64_t MostKeyBlocks(const AttentionShape& shape, const Sequence* sequences, int tile_keys) {
+std::int64_t NumBlocksUnsplit(const TileSchedule& tiles) { return SaturatingMultiply({tiles.num_tiles, tiles.heads}); }
+
+// Heads of a group side by side where that makes fewer tiles: where queries are few. Nothing for a problem that the kernels
+// can't count: they count the rows and keys of a sequence in ints, and a grid its blocks in 31 bits.
+std::optional<TileSchedule> ChooseSchedule(const AttentionShape& shape, const Sequence* sequences, int tile_rows) {
+  const std::int64_t query_tokens = MostTokens(shape, sequences, &Sequence::query_tokens);
+  const std::int64_t key_tokens = MostTokens(shape, sequences, &Sequence::key_tokens);
+  if (std::max(query_tokens, key_tokens) > kMaxIntTokens) return std::nullopt;
+  TileSchedule tiles = ScheduleOf(shape, sequences, shape.query_heads, 1, tile_rows);
+  if (shape.GroupHeads() > 1 && SaturatingMultiply({query_tokens, shape.GroupHeads()}) <= kMaxIntTokens) {
+    const TileSchedule packed = ScheduleOf(shape, sequences, shape.kv_heads, static_cast<int>(shape.GroupHeads()), tile_rows);
+    if (NumBlocksUnsplit(packed) < 0.9 * static_cast<double>(NumBlocksUnsplit(tiles))) tiles = packed;
+  }
+  if (NumBlocksUnsplit(tiles) > std::numeric_limits<std::int32_t>::max()) return std::nullopt;
+  return tiles;
+}
+
+// Blocks of keys that the busiest tile walks: of those that its sequence sees, where windows end on both sides only those next
+// to its own queries.
+std::int64_t MostKeyBlocks(const AttentionShape& shape, const Sequence* sequences, const TileSchedule& tiles, int tile_keys) {
+  const std::int64_t tile_queries = (tiles.tile_rows + tiles.packed_heads - 2) / tiles.packed_heads + 1;
+  const std::int64_t tile_window = shape.window_left + shape.window_right + tile_queries;
   std::int64_t most = 0;
   for (std::int64_t i = 0; i < shape.num_sequences; ++i) {
     if (sequences[i].query_tokens == 0) continue;
     const VisibleRange visible(shape, sequences[i].query_tokens, sequences[i].key_tokens);
-    most = std::max(most, visible.OfQueries(0, sequences[i].query_tokens).size());
+    most = std::max(most, std::min(visible.OfQueries(0, sequences[i].query_tokens).size(), tile_window));
   }
   return (most + tile_keys - 1) / tile_keys;
 }
@@ -92,9 +113,22 @@ int ChooseSplits(std::int64_t num_blocks, std::int64_t key_blocks, std::int64_t 
 std::int64_t NumQueryTokens(const AttentionShape& shape, const Sequence* sequences) {
   std::int64_t tokens = 0;
   for (std::int64_t i = 0; i < shape.num_sequences; ++i) {
-    tokens = std::max(tokens, sequences[i].query_begin + sequences[i].query_tokens);
+    tokens = std::max(tokens, SaturatingAdd(sequences[i].query_begin, sequences[i].query_tokens));
   }
   return tokens;
+}
+
+// Splits the keys of plan.tiles where that keeps the device busier, and makes room for the parts.
+void SplitKeys(const AttentionShape& shape, const Sequence* sequences, const KernelShape& kernel, const CudaLimits& limits,
+               AttentionPlan& plan) {
+  plan.tiles.key_splits = ChooseSplits(plan.tiles.NumBlocks(), MostKeyBlocks(shape, sequences, plan.tiles, kernel.tile_keys),
+                                       std::int64_t{limits.num_sms} * kernel.blocks_per_sm);
+  plan.key_splits = plan.tiles.key_splits;
+  if (plan.key_splits == 1) return;
+  plan.merge_tiles = ScheduleOf(shape, sequences, 1, static_cast<int>(shape.query_heads), kMergeTileRows);
+  plan.partial_rows = SaturatingMultiply({NumQueryTokens(shape, sequences), shape.query_heads});
+  plan.workspace_bytes = SaturatingMultiply(
+      {plan.key_splits, plan.partial_rows, shape.value_head_dim + 1, static_cast<std::int64_t>(sizeof(float))});
 }
 
 }  // namespace
@@ -103,15 +137,11 @@ void PlanFlashOnCuda(const AttentionShape& shape, const Sequence* sequences, con
   const KernelShape kernel = ShapeOfKernel(shape);
   plan.query_block = kernel.tile_rows;
   plan.key_block = kernel.tile_keys;
-  plan.tiles = ChooseSchedule(shape, sequences, kernel.tile_rows);
-  plan.tiles.key_splits = ChooseSplits(plan.tiles.NumBlocks(), MostKeyBlocks(shape, sequences, kernel.tile_keys),
-                                       std::int64_t{limits.num_sms} * kernel.blocks_per_sm);
-  plan.key_splits = plan.tiles.key_splits;
-  if (plan.key_splits > 1) {
-    plan.merge_tiles = ScheduleOf(shape, sequences, 1, static_cast<int>(shape.query_heads), kMergeTileRows);
-    plan.partial_rows = SaturatingMultiply({NumQueryTokens(shape, sequences), shape.query_heads});
-    plan.workspace_bytes = SaturatingMultiply(
-        {plan.key_splits, plan.partial_rows, shape.value_head_dim + 1, static_cast<std::int64_t>(sizeof(float))});
+  if (const std::optional<TileSchedule> tiles = ChooseSchedule(shape, sequences, kernel.tile_rows)) {
+    plan.tiles = *tiles;
+    SplitKeys(shape, sequences, kernel, limits, plan);
+  } else {
+    plan.workspace_bytes = std::numeric_limits<std::int64_t>::max();
   }
   char name[96];
   std::snprintf(name, sizeof(name), "flash_%s[d=%d,bq=%d,bk=%d,group=%d,splits=%d]",

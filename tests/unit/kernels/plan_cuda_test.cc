@@ -56,6 +56,7 @@ Problem Heads(std::int64_t query_heads, std::int64_t kv_heads, std::int64_t head
   Problem problem = {};
   problem.shape = {.data_type = type,
                    .output_data_type = type,
+                   .num_sequences = 0,
                    .query_heads = query_heads,
                    .kv_heads = kv_heads,
                    .head_dim = head_dim,
@@ -159,9 +160,10 @@ class RandomProblems {
     if (Between(0, 1) == 0) problem.shape.window_right = Between(0, 1) * Length();
     const std::int64_t num_sequences = Between(0, 5);
     const bool dense = Between(0, 1) == 0;
+    std::int64_t query_tokens = Length(), key_tokens = Length();
     for (std::int64_t i = 0; i < num_sequences; ++i) {
-      const Sequence like = dense && i > 0 ? problem.sequences[0] : Sequence{.query_tokens = Length(), .key_tokens = Length()};
-      problem.Add(like.query_tokens, like.key_tokens);
+      problem.Add(query_tokens, key_tokens);
+      if (!dense) query_tokens = Length(), key_tokens = Length();
     }
     return problem;
   }
