@@ -62,8 +62,8 @@ Cost CountCost(const AttentionShape& shape, const Sequence* sequences, const Opt
   add({query_tokens, shape.query_heads, shape.value_head_dim, output_bytes});
   if (optional.log_sum_exp) add({query_tokens, shape.query_heads, sizeof(float)});
   if (algorithm == Algorithm::kStandard) {
-    constexpr std::int64_t kPasses = 4;  // S written, S read, P written, P read
-    add({all_pairs, shape.query_heads, kPasses, sizeof(float)});
+    constexpr std::int64_t kPasses = 2;  // written and read
+    add({all_pairs, shape.query_heads, kPasses, static_cast<std::int64_t>(sizeof(float)) + input_bytes});
   }
 
   const std::int64_t flops = SaturatingMultiply({2, visible_pairs, shape.query_heads, shape.head_dim + shape.value_head_dim});

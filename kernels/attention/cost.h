@@ -21,7 +21,8 @@ struct OptionalTensors {
 };
 
 // Both algorithms read query, key, value (valid lengths) and bias once and write output and log_sum_exp once. Standard
-// attention also writes and reads S and then P, in float32, for all query-key pairs of every query head, masked or not.
+// attention also writes and reads S, in float32, and then P, in the inputs' type, for all query-key pairs of every query head,
+// masked or not.
 // `sequences` is host memory. Saturates at INT64_MAX.
 Cost CountCost(const AttentionShape& shape, const Sequence* sequences, const OptionalTensors& optional, Algorithm algorithm);
 

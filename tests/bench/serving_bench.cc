@@ -172,7 +172,9 @@ int Run(const std::string& self) {
     for (const Shape& shape : std::vector<Shape>{{"tiny: B1 S64 H1 D64", 64, 64, 1, 64},
                                                  {"decode: Sq1 Sk1024 H8 D64", 1, 1024, 8, 64},
                                                  {"16 MiB up: K, V of 8 MiB", 1, 4096, 8, 64},
-                                                 {"16 MiB up and down: Q, O", 8192, 1, 8, 64}}) {
+                                                 {"16 MiB up and down: Q, O", 8192, 1, 8, 64},
+                                                 {"64 MiB up: K, V of 32 MiB", 1, 16384, 8, 64},
+                                                 {"64 MiB up and down: Q, O", 32768, 1, 8, 64}}) {
       Measure(shape, self, scratch, daemon);
     }
   }

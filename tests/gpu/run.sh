@@ -115,7 +115,8 @@ sanitizer() {
     return
   fi
   sanitize memcheck 180 '*AttentionTest.ShapeTableWithPairsOfOptions/*:*Masking*:*Extremes*:*Cuda*-*Beyond*'
-  sanitize initcheck 180 '*AttentionTest.ShapeTable/*:*Masking*Lengths*:*Cuda*-*Beyond*'
+  # Only our own kernels: it does not see what cuBLAS stores in bulk, and takes S for unwritten.
+  sanitize initcheck 180 '*Masking*/flash*:*Extremes*/flash*:*Properties*/flash*:*Cuda*-*Beyond*:*Gemm*'
   sanitize synccheck 120 '*AttentionTest.ShapesDrawnAtRandom/*'
   sanitize racecheck 180 '*AttentionTest.ShapesDrawnAtRandom/*:*Masking*Lengths*'
 }

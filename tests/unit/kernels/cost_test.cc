@@ -121,7 +121,7 @@ TEST(CountCostTest, RaggedGroupedSixteenBitByHand) {
   const std::int64_t log_sum_exp = 3 * 4 * 4;
   EXPECT_EQ(flash.bytes, query + key + value + output + log_sum_exp + 1000);
   const Cost standard = CountCost(shape, sequences.data(), {.log_sum_exp = true, .bias_bytes = 1000}, Algorithm::kStandard);
-  EXPECT_EQ(standard.bytes, flash.bytes + 7 * 4 * 16);
+  EXPECT_EQ(standard.bytes, flash.bytes + 7 * 4 * (4 + 4 + 2 + 2));
 }
 
 TEST(CountCostTest, NoSequenceCostsNothing) {
