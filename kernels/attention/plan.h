@@ -48,4 +48,7 @@ AttentionPlan PlanOnCpu(const AttentionShape& shape, const Sequence* sequences, 
 AttentionPlan PlanOnCuda(const AttentionShape& shape, const Sequence* sequences, std::optional<Algorithm> requested,
                          const CudaLimits& limits);
 
+// Empty if the CUDA kernels can compute the problem, else why not, e.g. "sequence 3 has 600000000 key tokens; ...".
+std::string WhyNotOnCuda(const AttentionShape& shape, const Sequence* sequences);
+
 }  // namespace ridgeline::kernels::attention

@@ -140,6 +140,10 @@ class CudaDevice final : public Device {
 
   absl::StatusOr<AttentionPlan> PlanAttention(const AttentionShape& shape, absl::Span<const Sequence> sequences,
                                               std::optional<Algorithm> requested) const override {
+    const std::string why_not = kernels::attention::WhyNotOnCuda(shape, sequences.data());
+    if (!why_not.empty()) {
+      return base::WithReason(absl::UnimplementedError(why_not), base::kReasonUnsupported);
+    }
     return kernels::attention::PlanOnCuda(shape, sequences.data(), requested, parts_.info.limits);
   }
 

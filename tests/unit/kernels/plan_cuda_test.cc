@@ -313,6 +313,16 @@ TEST(PlanOnCudaTest, PacksNoMoreRowsThanKernelsCount) {
   EXPECT_EQ(problem.Plan().tiles.packed_heads, 8);
 }
 
+TEST(PlanOnCudaTest, SaysWhichSequenceIsTooLong) {
+  Problem problem = Heads(1, 1, 8);
+  problem.Add(kMaxIntTokens, kMaxIntTokens);
+  EXPECT_EQ(WhyNotOnCuda(problem.shape, problem.sequences.data()), "");
+  problem.Add(1, kMaxIntTokens + 1);
+  EXPECT_THAT(WhyNotOnCuda(problem.shape, problem.sequences.data()), HasSubstr("sequence 1 has 536870913 key tokens"));
+  problem.sequences[0].query_tokens = kMaxIntTokens + 2;
+  EXPECT_THAT(WhyNotOnCuda(problem.shape, problem.sequences.data()), HasSubstr("sequence 0 has 536870914 query tokens"));
+}
+
 TEST(PlanOnCudaTest, ObeysTheRequestAndSaysWhy) {
   const Problem problem = Dense(2, 4096, 4096, 4, 4, 64, DataType::kFloat32);  // S: 2 * 4 * 4096 * 4096 * 4 bytes
   const AttentionPlan chosen = problem.Plan();
