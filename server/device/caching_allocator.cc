@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/common/rounding.h"
 #include "server/base/check.h"
 #include "server/base/error.h"
 #include "server/base/units.h"
@@ -15,12 +16,9 @@
 namespace ridgeline::device {
 namespace {
 
-constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
+using kernels::RoundUp;
 
-// `value` >= 0 and at least one `multiple` below the largest integer.
-constexpr std::int64_t RoundUp(std::int64_t value, std::int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
+constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
 
 std::int64_t PreferredSegmentBytes(std::int64_t block_bytes) {
   if (block_bytes <= CachingAllocator::kSmallRequestBytes) return CachingAllocator::kSmallSegmentBytes;
