@@ -102,13 +102,14 @@ absl::StatusOr<std::vector<float>> ParseNumbers(absl::string_view flag, absl::st
   return numbers;
 }
 
-absl::StatusOr<ProblemShape> ParseProblemShape(absl::string_view text) {
-  const absl::StatusOr<std::vector<std::int64_t>> extents = ParseIntegers("random", text, /*minimum=*/0);
+absl::StatusOr<ProblemShape> ParseProblemShape(absl::string_view flag, absl::string_view text) {
+  const absl::StatusOr<std::vector<std::int64_t>> extents = ParseIntegers(flag, text, /*minimum=*/0);
   if (!extents.ok()) return extents.status();
   const std::vector<std::int64_t>& e = *extents;
   if (e.size() == 4) return ProblemShape{e[0], e[1], e[1], e[2], e[2], e[3], e[3]};
   if (e.size() == 6) return ProblemShape{e[0], e[1], e[2], e[3], e[4], e[5], e[5]};
-  return UsageError(absl::StrCat("--random has ", e.size(), " extents; four (B,S,H,D) or six (B,Sq,Sk,Hq,Hkv,D) are allowed"));
+  return UsageError(
+      absl::StrCat("--", flag, " has ", e.size(), " extents; four (B,S,H,D) or six (B,Sq,Sk,Hq,Hkv,D) are allowed"));
 }
 
 std::optional<std::string> ClosestMatch(absl::string_view word, absl::Span<const std::string> candidates) {

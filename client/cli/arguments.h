@@ -44,8 +44,8 @@ struct ProblemShape {
   std::int64_t value_head_dim = 0;
 };
 
-// "B,S,H,D", or "B,Sq,Sk,Hq,Hkv,D".
-absl::StatusOr<ProblemShape> ParseProblemShape(absl::string_view text);
+// "B,S,H,D", or "B,Sq,Sk,Hq,Hkv,D"; a usage error, naming the flag, for anything else.
+absl::StatusOr<ProblemShape> ParseProblemShape(absl::string_view flag, absl::string_view text);
 
 // What the user probably meant: the candidate that the fewest single-character edits make of it, if those are few.
 std::optional<std::string> ClosestMatch(absl::string_view word, absl::Span<const std::string> candidates);

@@ -27,7 +27,6 @@ ABSL_FLAG(std::string, random, "",
 ABSL_FLAG(std::string, query_lengths, "", "Ragged queries: tokens of each sequence, separated by commas.");
 ABSL_FLAG(std::string, key_lengths, "",
           "Ragged keys: tokens of each sequence. Dense keys: the valid tokens of each batch row.");
-ABSL_FLAG(std::string, algorithm, "auto", "auto (the server chooses), standard or flash.");
 ABSL_FLAG(std::string, bias, "",
           "Added to the scaled logits: a .npy file, [1 or batch, 1 or heads, query tokens, key tokens]; -inf hides a key.");
 ABSL_FLAG(std::string, alibi_slopes, "",
@@ -110,7 +109,7 @@ absl::StatusOr<v1::AttendRequest> RandomRequestFromFlags(v1::DataType type) {
   const bool has_files =
       !absl::GetFlag(FLAGS_query).empty() || !absl::GetFlag(FLAGS_key).empty() || !absl::GetFlag(FLAGS_value).empty();
   if (has_files) return UsageError("--random and files are both given; one of them is needed");
-  absl::StatusOr<ProblemShape> shape = ParseProblemShape(absl::GetFlag(FLAGS_random));
+  absl::StatusOr<ProblemShape> shape = ParseProblemShape("random", absl::GetFlag(FLAGS_random));
   if (!shape.ok()) return shape.status();
   OverrideFromFlags(*shape);
   return RandomRequest(*shape, type == v1::DATA_TYPE_UNSPECIFIED ? v1::DATA_TYPE_FLOAT32 : type);
@@ -119,7 +118,7 @@ absl::StatusOr<v1::AttendRequest> RandomRequestFromFlags(v1::DataType type) {
 absl::StatusOr<v1::AttendRequest> RequestFromFlags() {
   const absl::StatusOr<v1::DataType> type = DataTypeFromFlags();
   if (!type.ok()) return type.status();
-  const absl::StatusOr<v1::Algorithm> algorithm = ParseAlgorithm(absl::GetFlag(FLAGS_algorithm));
+  const absl::StatusOr<v1::Algorithm> algorithm = AlgorithmFromFlags();
   if (!algorithm.ok()) return algorithm.status();
   const auto query_lengths = ParseIntegers("query_lengths", absl::GetFlag(FLAGS_query_lengths), /*minimum=*/0);
   if (!query_lengths.ok()) return query_lengths.status();

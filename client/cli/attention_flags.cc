@@ -12,6 +12,7 @@
 ABSL_FLAG(std::string, dtype, "",
           "Element type: float32, float16 or bfloat16. Empty: as the files have it, or float32 for random tensors. Files of "
           "another type are converted.");
+ABSL_FLAG(std::string, algorithm, "auto", "auto (the server chooses), standard or flash.");
 ABSL_FLAG(bool, causal, false, "Hide keys after the query's own position (aligned to the bottom right).");
 ABSL_FLAG(std::optional<std::int64_t>, window_left, std::nullopt,
           "Keys visible to the left of the query's own position. Empty: all.");
@@ -23,7 +24,7 @@ ABSL_FLAG(std::uint64_t, seed, 1, "Seed of random queries; keys and values use t
 ABSL_FLAG(std::optional<int>, repeat, std::nullopt,
           "Timed calls; the one with the median kernel time is reported. Empty: 1, and 5 for compare.");
 ABSL_FLAG(std::int64_t, key_tokens, 0, "Key tokens of random tensors. 0: as --random has it.");
-ABSL_FLAG(std::int64_t, kv_heads, 0, "Key-value heads of random tensors. 0: as many as query heads, or as --random has it.");
+ABSL_FLAG(std::int64_t, kv_heads, 0, "Key-value heads of random tensors. 0: as many as query heads, or as the shape has it.");
 ABSL_FLAG(std::int64_t, value_head_dim, 0, "Head dimension of random values. 0: the keys'.");
 
 namespace ridgeline::cli {
@@ -33,6 +34,8 @@ absl::StatusOr<v1::DataType> DataTypeFromFlags() {
   if (type.empty()) return v1::DATA_TYPE_UNSPECIFIED;
   return ParseDataType(type);
 }
+
+absl::StatusOr<v1::Algorithm> AlgorithmFromFlags() { return ParseAlgorithm(absl::GetFlag(FLAGS_algorithm)); }
 
 v1::AttentionOptions OptionsFromFlags() {
   v1::AttentionOptions options;

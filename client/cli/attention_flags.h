@@ -1,16 +1,23 @@
-// The flags that `attend` and `compare` share, and the requests made from them.
+// The flags that several of `attend`, `compare` and `load` share, and the requests made from them.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
+#include "absl/flags/declare.h"
 #include "absl/status/statusor.h"
 #include "client/cli/arguments.h"
 #include "ridgeline/v1/attention.pb.h"
+
+ABSL_DECLARE_FLAG(std::uint64_t, seed);
 
 namespace ridgeline::cli {
 
 // --dtype; UNSPECIFIED when it is not given.
 absl::StatusOr<v1::DataType> DataTypeFromFlags();
+
+// --algorithm; UNSPECIFIED for auto.
+absl::StatusOr<v1::Algorithm> AlgorithmFromFlags();
 
 // --causal, --window_left, --window_right, --scale and --soft_cap.
 v1::AttentionOptions OptionsFromFlags();

@@ -32,6 +32,7 @@ const Command* FindCommand(const std::string& name);  // null: there is none
 
 absl::StatusOr<Result> RunAttend(const client::Client& client);
 absl::StatusOr<Result> RunCompare(const client::Client& client);
+absl::StatusOr<Result> RunLoad(const client::Client& client);
 absl::StatusOr<Result> RunDevice(const client::Client& client);
 absl::StatusOr<Result> RunMemory(const client::Client& client);
 absl::StatusOr<Result> RunHealth(const client::Client& client);

@@ -12,7 +12,18 @@
 namespace ridgeline::cli {
 
 // How people read a number. Programs get the plain number; its key names the unit.
-enum class Unit { kNone, kBytes, kSeconds, kFlops, kFlopsPerSecond, kBytesPerSecond, kFlopsPerByte, kFraction, kRatio };
+enum class Unit {
+  kNone,
+  kBytes,
+  kSeconds,
+  kFlops,
+  kFlopsPerSecond,
+  kBytesPerSecond,
+  kFlopsPerByte,
+  kPerSecond,
+  kFraction,
+  kRatio
+};
 
 // A colour on terminals; never the only carrier of a fact.
 enum class Tone { kPlain, kGood, kBad };

@@ -49,6 +49,8 @@ struct Show {
         return FormatBytesPerSecond(number);
       case Unit::kFlopsPerByte:
         return absl::StrCat(FormatNumber(number), " FLOP/B");
+      case Unit::kPerSecond:
+        return FormatPerSecond(number);
       case Unit::kFraction:
         return FormatFraction(number);
       case Unit::kRatio:

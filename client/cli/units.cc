@@ -57,6 +57,11 @@ std::string FormatBytesPerSecond(double bytes_per_second) {
   return Scaled(bytes_per_second, 1000, kUnits);
 }
 
+std::string FormatPerSecond(double per_second) {
+  constexpr const char* kUnits[] = {"/s", "k/s", "M/s", "G/s"};
+  return Scaled(per_second, 1000, kUnits);
+}
+
 std::string FormatFraction(double fraction) { return absl::StrFormat("%.1f %%", 100 * fraction); }
 
 std::string FormatNumber(double number) {

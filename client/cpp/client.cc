@@ -57,14 +57,16 @@ absl::Status CheckName(absl::string_view name) {
   return absl::OkStatus();
 }
 
-grpc::ChannelArguments MakeChannelArguments(const RetryPolicy& retry) {
+grpc::ChannelArguments MakeChannelArguments(const ClientOptions& options) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxSendMessageSize(-1);
   arguments.SetMaxReceiveMessageSize(-1);
   // One policy decides about retries: ours. It needs the channel to reconnect as soon as it asks, not a second later.
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  const int backoff_ms = static_cast<int>(std::max<std::int64_t>(1, absl::ToInt64Milliseconds(retry.initial_backoff / 2)));
+  const int backoff_ms =
+      static_cast<int>(std::max<std::int64_t>(1, absl::ToInt64Milliseconds(options.retry.initial_backoff / 2)));
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, backoff_ms);
+  if (options.own_connection) arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   return arguments;
 }
 
@@ -119,7 +121,7 @@ class Client::Impl {
  public:
   Impl(const std::string& address, ClientOptions client_options)
       : options(std::move(client_options)),
-        channel(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), MakeChannelArguments(options.retry))),
+        channel(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), MakeChannelArguments(options))),
         attention(channel),
         device(channel),
         benchmark(channel),

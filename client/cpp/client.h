@@ -26,6 +26,8 @@ struct ClientOptions {
   RetryPolicy retry;
   // Who calls, for the server's quotas: printable ASCII, sent as x-ridgeline-client.
   std::string name = "ridgeline-client";
+  // Clients of one address share a connection within a process; true: this one has its own.
+  bool own_connection = false;
 };
 
 // Requests go out and answers come back on one stream, in the same order; several may be under way. One thread may write while

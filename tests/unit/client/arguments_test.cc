@@ -38,7 +38,7 @@ TEST(ParseNumbersTest, TakesWhatFloat32HoldsAndNoSinks) {
 }
 
 TEST(ParseProblemShapeTest, FourOrSixExtents) {
-  ASSERT_OK_AND_ASSIGN(const ProblemShape four, ParseProblemShape("1,128,8,64"));
+  ASSERT_OK_AND_ASSIGN(const ProblemShape four, ParseProblemShape("random", "1,128,8,64"));
   EXPECT_EQ(four.batch, 1);
   EXPECT_EQ(four.query_tokens, 128);
   EXPECT_EQ(four.key_tokens, 128);
@@ -46,14 +46,14 @@ TEST(ParseProblemShapeTest, FourOrSixExtents) {
   EXPECT_EQ(four.kv_heads, 8);
   EXPECT_EQ(four.head_dim, 64);
   EXPECT_EQ(four.value_head_dim, 64);
-  ASSERT_OK_AND_ASSIGN(const ProblemShape six, ParseProblemShape("2,1,4096,32,8,128"));
+  ASSERT_OK_AND_ASSIGN(const ProblemShape six, ParseProblemShape("random", "2,1,4096,32,8,128"));
   EXPECT_EQ(six.query_tokens, 1);
   EXPECT_EQ(six.key_tokens, 4096);
   EXPECT_EQ(six.query_heads, 32);
   EXPECT_EQ(six.kv_heads, 8);
   EXPECT_EQ(six.value_head_dim, 128);
-  EXPECT_THAT(ParseProblemShape("1,2,3"), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("3 extents")));
-  EXPECT_THAT(ParseProblemShape("1,2,-3,4"), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(ParseProblemShape("random", "1,2,3"), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("3 extents")));
+  EXPECT_THAT(ParseProblemShape("random", "1,2,-3,4"), StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 TEST(NamesTest, ParseAndPrintAreInverse) {

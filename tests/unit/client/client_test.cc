@@ -4,6 +4,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
@@ -68,6 +69,26 @@ TEST(ClientTest, RefusesAddressesAndNamesThatCannotBe) {
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("printable")))
         << name;
   }
+}
+
+TEST(ClientTest, SharesAConnectionUnlessItIsToHaveItsOwn) {
+  FakeServer server;
+  std::string peer;
+  server.attend = [&](const grpc::ServerContext& context, const v1::AttendRequest&, v1::AttendResponse*) {
+    peer = context.peer();
+    return grpc::Status::OK;
+  };
+  ClientOptions own = QuickOptions();
+  own.own_connection = true;
+  const Client clients[] = {Connect(server), Connect(server), Connect(server, own), Connect(server, own)};
+  std::vector<std::string> peers;
+  for (const Client& client : clients) {
+    ASSERT_OK(client.Attend({}));
+    peers.push_back(peer);
+  }
+  EXPECT_EQ(peers[0], peers[1]);
+  EXPECT_NE(peers[0], peers[2]);
+  EXPECT_NE(peers[2], peers[3]);
 }
 
 TEST(ClientTest, NamesItselfAndSetsADeadline) {

@@ -285,6 +285,68 @@ TEST_F(ProgramTest, CompareInCsvRepeatsTheSettings) {
               HasSubstr("\nFake Device,float32,1,4,2,8,8,causal,1,128,flash,0.001,2048,1.05e+09,4e+09,memory,0.5,2.5,0.5,"));
 }
 
+TEST_F(ProgramTest, LoadSendsWhatItsFlagsSay) {
+  const Outcome outcome = Run(
+      "load --shapes=2,64,4,8 --kv_heads=2 --decode_share=1 --context=fixed:300 --causal --dtype=bfloat16 --algorithm=flash "
+      "--warm_up=0s --duration=500ms --format=csv");
+  EXPECT_EQ(outcome.exit_status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, IsEmpty());  // progress is for terminals
+  EXPECT_THAT(
+      outcome.out,
+      AllOf(StartsWith("device,loop,clients,target_requests_per_second,max_in_flight,channels,shapes,decode_share,context,"
+                       "data_type,mask,algorithm,timeout_seconds,seed,warm_up_seconds,duration_seconds,"
+                       "warm_up_requests,sent,"),
+            HasSubstr("\nFake Device,closed,1,,,1,\"2,64,4,8\",1,fixed:300,bfloat16,causal,flash,300,1,0,0.5,0,")));
+  ASSERT_FALSE(requests_.empty());
+  const v1::AttendRequest& request = requests_.back();
+  EXPECT_THAT(request.query().shape(), ElementsAre(2, 1, 4, 8));
+  EXPECT_THAT(request.dense().key().shape(), ElementsAre(2, 300, 2, 8));
+  EXPECT_EQ(request.query().data_type(), v1::DATA_TYPE_BFLOAT16);
+  EXPECT_EQ(request.options().algorithm(), v1::ALGORITHM_FLASH);
+  EXPECT_TRUE(request.options().causal());
+  EXPECT_TRUE(request.output().discard());
+}
+
+TEST_F(ProgramTest, LoadFailsWhenRequestsFailUnlessRefusalsAreAllowed) {
+  const std::string load =
+      "load --shapes=1,2048,1,8 --algorithm=standard --rate=20 --max_in_flight=1 --warm_up=0s --duration=500ms";
+  const Outcome refused = Run(load);
+  EXPECT_EQ(refused.exit_status, 1);
+  EXPECT_THAT(refused.out, ContainsRegex("RESOURCE_EXHAUSTED +[0-9]+\n"));
+  EXPECT_THAT(refused.err, HasSubstr("requests failed: "));
+  EXPECT_THAT(refused.err, HasSubstr("the first: RESOURCE_EXHAUSTED: standard attention needs 8 TiB [OUT_OF_MEMORY]\n"));
+  const Outcome allowed = Run(absl::StrCat(load, " --allow_refused"));
+  EXPECT_EQ(allowed.err, "ridgeline: no request was answered\n");
+}
+
+TEST_F(ProgramTest, LoadNamesTheFlagThatIsWrong) {
+  const struct {
+    std::string flags;
+    std::string message;
+  } kCases[] = {
+      {"--clients=0", "--clients is 0; 1 to 1024 is allowed"},
+      {"--rate=0", "--rate is 0; more than 0 to 1,000,000 requests a second are allowed"},
+      {"--rate=nan", "--rate is nan"},
+      {"--rate=5 --max_in_flight=2000", "--max_in_flight is 2000; 1 to 1024 is allowed"},
+      {"--rate=5 --clients=2", "--clients and --rate are both given"},
+      {"--drain=1s", "--rate is missing"},
+      {"--rate=5 --drain=-1s", "--drain is -1s; 0 to 24h is allowed"},
+      {"--channels=65", "--channels is 65; 0 to 64 is allowed"},
+      {"--duration=0s", "--duration is 0; more than 0 to 24h is allowed"},
+      {"--warm_up=inf", "--warm_up is inf; 0 to 24h is allowed"},
+      {"--shapes=1,2", "--shapes has 2 extents"},
+      {"--decode_share=1.5", "--decode_share is 1.5; 0 to 1 is allowed"},
+      {"--context=fixed:5", "--decode_share above 0 is missing"},
+      {"--decode_share=1 --context=zipf:2", "--context is 'zipf:2'"},
+  };
+  for (const auto& [flags, message] : kCases) {
+    const Outcome outcome = Run(absl::StrCat("load ", flags));
+    EXPECT_EQ(outcome.exit_status, 2) << flags;
+    EXPECT_THAT(outcome.err, HasSubstr(message));
+  }
+  EXPECT_EQ(requests_.size(), 0);  // none reached the server
+}
+
 TEST_F(ProgramTest, DeviceShowsItsRoofs) {
   server_.device.set_type(v1::DEVICE_TYPE_CPU);
   server_.device.set_l1_cache_bytes(32 << 10);

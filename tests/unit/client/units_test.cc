@@ -29,6 +29,8 @@ TEST(UnitsTest, Seconds) {
 TEST(UnitsTest, Rates) {
   EXPECT_EQ(FormatFlopsPerSecond(213.4e9), "213 GFLOP/s");
   EXPECT_EQ(FormatBytesPerSecond(22.44e9), "22.4 GB/s");
+  EXPECT_EQ(FormatPerSecond(0.25), "0.25 /s");
+  EXPECT_EQ(FormatPerSecond(12'345), "12.3 k/s");
   EXPECT_EQ(FormatFlops(8.59e9), "8.59 GFLOP");
   EXPECT_EQ(FormatFlops(0), "0.00 FLOP");
 }
