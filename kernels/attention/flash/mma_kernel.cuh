@@ -14,16 +14,15 @@
 
 #include "kernels/attention/flash/flash_arguments.h"
 #include "kernels/attention/flash/logit_options.cuh"
+#include "kernels/attention/flash/mma_epilogue.cuh"
 #include "kernels/attention/flash/mma_traits.cuh"
 #include "kernels/attention/flash/row_mask.cuh"
 #include "kernels/attention/flash/running_softmax.cuh"
-#include "kernels/attention/flash/store_rows.cuh"
 #include "kernels/attention/flash/tile_facts.cuh"
 #include "kernels/common/cp_async.cuh"
 #include "kernels/common/float16.cuh"
 #include "kernels/common/ldmatrix.cuh"
 #include "kernels/common/mma.cuh"
-#include "kernels/common/shared_memory.cuh"
 
 namespace ridgeline::kernels::attention {
 
@@ -74,13 +73,11 @@ class MmaAttention {
  private:
   static constexpr float kLog2E = 1.4426950408889634f;
 
-  __device__ static int warp() { return static_cast<int>(threadIdx.x) / 32; }
-  __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
-  // Of the two rows of fragment `mma` that this lane holds: half 0 or 1.
-  __device__ static int RowOf(int mma, int half) { return warp() * Traits::kWarpRows + mma * 16 + half * 8 + lane() / 4; }
+  __device__ static int warp() { return Traits::warp(); }
+  __device__ static int lane() { return Traits::lane(); }
+  __device__ static int RowOf(int mma, int half) { return Traits::RowOf(mma, half); }
 
-  // ---- Copies
-  // -----------------------------------------------------------------------------------------------------------------
+  // ---- Copies ----
 
   __device__ void CopyQuery(const TilePlace& place) const {
     const std::int64_t head_dim = params_.shape.head_dim;
@@ -388,15 +385,15 @@ class MmaAttention {
     }
   }
 
-  // ---- The end
-  // ------------------------------------------------------------------------------------------------------------------
+  // ---- The end ----
 
   __device__ __forceinline__ void Finish() {
+    const MmaEpilogue<Traits> epilogue(arguments_, facts_, smem_query_);
 #pragma unroll
     for (int i = 0; i < kRowMmas; ++i) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const float factor = FinishRow(i, half);
+        const float factor = epilogue.FinishRow(i, half, softmax_[i][half].maximum, weight_sum_[i][half]);
 #pragma unroll
         for (int d = 0; d < Traits::kOutputMmas; ++d) {
           output_[i][d][2 * half] *= factor;
@@ -404,84 +401,7 @@ class MmaAttention {
         }
       }
     }
-    if (arguments_.schedule.key_splits > 1) {
-      StorePairs(arguments_.partial_output + facts_.place.tile.split * arguments_.partial_rows * params_.shape.value_head_dim);
-    } else if (params_.shape.output_data_type == kDataTypeOf<T>) {
-      StoreThroughShared();
-    } else if (params_.shape.output_data_type == DataType::kFloat32) {
-      StorePairs(static_cast<float*>(params_.output));
-    } else {
-      StorePairs(static_cast<OtherHalf<T>*>(params_.output));
-    }
-  }
-
-  // Writes the row's log-sum-exp; returns what its output is to be multiplied with.
-  __device__ float FinishRow(int mma, int half) {
-    const RunningSoftmax& softmax = softmax_[mma][half];
-    float sum = weight_sum_[mma][half];
-    for (int distance = 1; distance < 4; distance *= 2) sum += __shfl_xor_sync(0xffffffff, sum, distance);
-    const int row = RowOf(mma, half);
-    const float logit_scale = Traits::kHasLogitOptions ? 1.0f : params_.scale;
-    const bool is_partial = arguments_.schedule.key_splits > 1;
-    const bool has_sink = params_.sink_logits != nullptr && !is_partial && row < facts_.place.num_rows;
-    const float sink_logit = has_sink ? params_.sink_logits[facts_.query_head[row]] : -INFINITY;
-    const RowResult result = attention::FinishRow(softmax.maximum, sum, logit_scale, sink_logit);
-    if (row < facts_.place.num_rows && lane() % 4 == 0) {
-      if (is_partial) {
-        arguments_.partial_log_sum_exp[facts_.place.tile.split * arguments_.partial_rows + facts_.token_head[row]] =
-            result.log_sum_exp;
-      } else if (params_.log_sum_exp != nullptr) {
-        params_.log_sum_exp[facts_.lse_idx[row]] = result.log_sum_exp;
-      }
-    }
-    return result.output_factor;
-  }
-
-  // The output in the type of the inputs: a warp's rows go through what were its queries, so that rows are written in pieces of
-  // 16 bytes.
-  __device__ void StoreThroughShared() {
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < kRowMmas; ++i) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-#pragma unroll
-        for (int d = 0; d < Traits::kOutputMmas; ++d) {
-          StoreShared4(smem_query_.ChunkAddress(RowOf(i, half), d) + lane() % 4 * 4,
-                       PackPair<T>(output_[i][d][2 * half], output_[i][d][2 * half + 1]));
-        }
-      }
-    }
-    __syncwarp();
-    const int columns = static_cast<int>(params_.shape.value_head_dim);
-    constexpr int kChunks = Traits::QueryTile::kChunks;
-#pragma unroll 4
-    for (int idx = lane(); idx < Traits::kWarpRows * kChunks; idx += 32) {
-      const int row = warp() * Traits::kWarpRows + idx / kChunks, chunk = idx % kChunks;
-      if (row >= facts_.place.num_rows || chunk * 8 >= columns) continue;
-      StoreGlobal16(static_cast<T*>(params_.output) + facts_.token_head[row] * columns + chunk * 8,
-                    LoadShared16(smem_query_.ChunkAddress(row, chunk)));
-    }
-  }
-
-  // Straight from the fragments, converted to Out.
-  template <typename Out>
-  __device__ void StorePairs(Out* output) {
-    const int columns = static_cast<int>(params_.shape.value_head_dim);
-#pragma unroll
-    for (int i = 0; i < kRowMmas; ++i) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int row = RowOf(i, half);
-        if (row >= facts_.place.num_rows) continue;
-        Out* const row_output = output + facts_.token_head[row] * columns;
-#pragma unroll
-        for (int d = 0; d < Traits::kOutputMmas; ++d) {
-          const int column = d * 8 + lane() % 4 * 2;
-          if (column < columns) StorePair(row_output + column, output_[i][d][2 * half], output_[i][d][2 * half + 1]);
-        }
-      }
-    }
+    epilogue.Store(output_);
   }
 
   const FlashArguments& arguments_;
@@ -496,7 +416,7 @@ class MmaAttention {
   bool is_far_ = false;                 // of all rows of the warp: some reference is far from 0
   float weight_sum_[kRowMmas][2] = {};  // of this lane's columns
   std::uint32_t query_[Traits::kKeepsQuery ? Traits::kDimSteps : 1][kRowMmas][4];
-  float output_[kRowMmas][Traits::kOutputMmas][4] = {};
+  typename Traits::Output output_ = {};
 };
 
 template <typename Traits>

@@ -35,6 +35,14 @@ struct MmaTraits {
   static_assert(kWarpRows % 16 == 0, "a warp holds rows in fragments of 16");
   static_assert(kTileKeys % 16 == 0, "P·V consumes keys in groups of 16");
 
+  // Fragments of O: a lane's two rows of each 16, pairs of columns.
+  using Output = float[kRowMmas][kOutputMmas][4];
+
+  __device__ static int warp() { return static_cast<int>(threadIdx.x) / 32; }
+  __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  // Of the two rows of fragment `mma` that this lane holds: half 0 or 1.
+  __device__ static int RowOf(int mma, int half) { return warp() * kWarpRows + mma * 16 + half * 8 + lane() / 4; }
+
   using QueryTile = MmaTile<T, kTileRows, kHeadDim, kThreads>;
   using KeyTile = MmaTile<T, kTileKeys, kHeadDim, kThreads>;
 
