@@ -11,8 +11,7 @@ namespace ridgeline::kernels::attention {
 // Elem: __half or __nv_bfloat16. kHeadDim: of queries, keys and values, as padded; smaller ones are filled up with zeros.
 // kHasLogitOptions: soft cap, ALiBi, bias and scales that are not positive; without them logits are products times the scale,
 // which then costs nothing.
-template <typename Elem, int kHeadDim_, int kTileRows_, int kTileKeys_, bool kHasLogitOptions_, int kWarps_ = 4,
-          int kBlocksPerSm_ = 2>
+template <typename Elem, int kHeadDim_, int kTileRows_, int kTileKeys_, bool kHasLogitOptions_>
 struct MmaTraits {
   using T = Elem;
   static constexpr int kHeadDim = kHeadDim_;
@@ -20,7 +19,7 @@ struct MmaTraits {
   static constexpr int kTileKeys = kTileKeys_;
   static constexpr bool kHasLogitOptions = kHasLogitOptions_;
 
-  static constexpr int kWarps = kWarps_;
+  static constexpr int kWarps = 4;
   static constexpr int kThreads = 32 * kWarps;
   static constexpr int kWarpRows = kTileRows / kWarps;
 
@@ -55,9 +54,10 @@ struct MmaTraits {
     alignas(1024) char value[KeyTile::kBytes];
     Facts facts;
   };
+  static_assert(sizeof(SharedStorage) <= 99 << 10, "fits the smallest shared memory since Ampere");
 
-  // Fits in the registers of that many blocks on one multiprocessor.
-  static constexpr int kBlocksPerSm = kBlocksPerSm_;
+  // While one block's softmax runs, the other's products do: registers are rationed so that both fit on a multiprocessor.
+  static constexpr int kBlocksPerSm = 2;
 };
 
 }  // namespace ridgeline::kernels::attention
