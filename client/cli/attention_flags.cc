@@ -20,7 +20,8 @@ ABSL_FLAG(std::optional<std::int64_t>, window_right, std::nullopt,
           "Keys visible to the right of the query's own position. Empty: all.");
 ABSL_FLAG(std::optional<double>, scale, std::nullopt, "Factor on query-key products. Empty: 1/sqrt(head_dim).");
 ABSL_FLAG(double, soft_cap, 0, "Logits become cap * tanh(logit / cap). 0: no cap.");
-ABSL_FLAG(std::uint64_t, seed, 1, "Seed of random queries; keys and values use the two after it.");
+ABSL_FLAG(std::uint64_t, seed, 1,
+          "Seed of random queries; keys and values use the two after it. A load draws its mix and its arrivals from it too.");
 ABSL_FLAG(std::optional<int>, repeat, std::nullopt,
           "Timed calls; the one with the median kernel time is reported. Empty: 1, and 5 for compare.");
 ABSL_FLAG(std::int64_t, key_tokens, 0, "Key tokens of random tensors. 0: as --random has it.");

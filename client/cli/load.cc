@@ -30,8 +30,9 @@ ABSL_FLAG(std::optional<double>, rate, std::nullopt,
           "from the intended time.");
 ABSL_FLAG(std::optional<int>, max_in_flight, std::nullopt,
           "Open loop: requests under way at once, a thread each. Empty: 128. Where all are busy, a request leaves late.");
-ABSL_FLAG(std::optional<absl::Duration>, drain, std::nullopt,
-          "Open loop: how long after the end to send what was intended before it. Empty: 5s. The rest counts as unsent.");
+ABSL_FLAG(
+    std::optional<absl::Duration>, drain, std::nullopt,
+    "Open loop: how long after the end to send what was intended before it. Empty: 5s. The rest is never sent, and counted.");
 ABSL_FLAG(int, channels, 0, "Connections that the callers share. 0: one for every 8 of them, at most 16.");
 ABSL_FLAG(absl::Duration, warm_up, absl::Seconds(1), "Load before measuring begins.");
 ABSL_FLAG(absl::Duration, duration, absl::Seconds(10), "How long to measure.");
@@ -174,7 +175,7 @@ std::string HeadingOf(const Load& load, const std::string& device) {
   const std::string context = absl::GetFlag(FLAGS_context);
   const std::string decode = load.mix.decode_share == 0
                                  ? ""
-                                 : absl::StrCat(", ", FormatFraction(load.mix.decode_share), " decode steps",
+                                 : absl::StrCat("; ", FormatFraction(load.mix.decode_share), " decode steps",
                                                 context.empty() ? "" : " over ", context);
   return absl::StrCat(device, "\n", loop, " on ", load.num_channels, load.num_channels == 1 ? " connection" : " connections",
                       ", ", FormatSeconds(timing.duration_seconds), " after ", FormatSeconds(timing.warm_up_seconds),

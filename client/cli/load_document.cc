@@ -37,7 +37,7 @@ Section RequestsSection(const LoadCounts& all, const LoadOutcome& outcome, bool 
         {absl::StrCat("failed_", absl::AsciiStrToLower(name)), count == 0 ? "" : absl::StrCat("  ", name), count});
   }
   const double late_share = all.num_sent == 0 ? 0 : static_cast<double>(all.num_late) / static_cast<double>(all.num_sent);
-  section.fields.push_back({"unsent", open_loop ? "not sent in time" : "", outcome.num_unsent});
+  section.fields.push_back({"unsent", open_loop ? "never sent" : "", outcome.num_unsent});
   section.fields.push_back({"late_fraction",
                             open_loop ? absl::StrCat("sent over ", FormatSeconds(kLateSeconds), " late") : "",
                             {late_share, Unit::kFraction}});
@@ -128,7 +128,7 @@ std::string ComplaintAbout(const LoadOutcome& outcome, bool allow_refused) {
   }
   if (outcome.num_unsent > 0) {
     return absl::StrCat(FormatCount(outcome.num_unsent),
-                        " requests were not sent in time: the server is slower than --rate, or --max_in_flight is too small");
+                        " requests were never sent: the server is slower than --rate, or --max_in_flight is too small");
   }
   if (all.num_answered == 0) return "no request was answered";
   return "";

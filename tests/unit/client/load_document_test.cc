@@ -75,7 +75,7 @@ p99.9 of fewer than 1,000 requests is the slowest of them; a longer --duration t
   outcome.decode.failures_by_code[kRefused] = 3;
   outcome.num_unsent = 5;
   EXPECT_THAT(RenderTable(DocumentOf(outcome, /*open_loop=*/true), /*colour=*/false),
-              AllOf(HasSubstr("  failed                  3\n    RESOURCE_EXHAUSTED    3\n  not sent in time        5\n"
+              AllOf(HasSubstr("  failed                  3\n    RESOURCE_EXHAUSTED    3\n  never sent              5\n"
                               "  sent over 1.00 ms late  25.0 %\n"),
                     HasSubstr("send delay"), HasSubstr("\n  prefill  latency "), HasSubstr("\n  decode   latency ")));
 }
@@ -109,7 +109,7 @@ TEST(ComplaintTest, OnlyAnswersToAllAreASuccess) {
   EXPECT_THAT(ComplaintAbout(outcome, true), IsEmpty());
 
   outcome.num_unsent = 7;
-  EXPECT_THAT(ComplaintAbout(outcome, true), StartsWith("7 requests were not sent in time"));
+  EXPECT_THAT(ComplaintAbout(outcome, true), StartsWith("7 requests were never sent: "));
   outcome.decode.num_sent = 1;
   outcome.decode.failures_by_code[kInternal] = 1;
   EXPECT_THAT(ComplaintAbout(outcome, true), AllOf(StartsWith("1 of 7 requests failed: 1 INTERNAL;"), Not(HasSubstr("2 RES"))));
