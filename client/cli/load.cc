@@ -23,8 +23,8 @@
 
 ABSL_FLAG(
     std::optional<int>, clients, std::nullopt,
-    "Closed loop: callers, each of which sends its next request when the last is answered. Empty: 1. Each is a thread; up "
-    "to 1024 are allowed, and above some 256 on one machine the threads begin to cost latency themselves.");
+    "Closed loop: callers, each of which sends its next request when the last is answered. Empty: 1. Each is a thread, at "
+    "most 1024; many on few cores take time from each other, and from a daemon beside them.");
 ABSL_FLAG(std::optional<double>, rate, std::nullopt,
           "Open loop instead: requests a second, at the times of a Poisson process, however slow the server is. Latency counts "
           "from the intended time.");
