@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "client/cli/measurement.h"
@@ -43,6 +46,13 @@ class Run {
     outcome_.decode.Add(outcome.decode);
     outcome_.num_warm_up += outcome.num_warm_up;
     outcome_.elapsed_seconds = std::max(outcome_.elapsed_seconds, outcome.elapsed_seconds);
+  }
+
+  // Ends the run for a reason that no later request would change.
+  void End(const absl::Status& reason) {
+    absl::MutexLock lock(&mutex_);
+    if (outcome_.ended_by.ok()) stop_.Notify();
+    outcome_.ended_by.Update(reason);
   }
 
   LoadState State() const { return {Now(), num_answered_, num_failed_}; }
@@ -101,12 +111,8 @@ class Run {
     {
       absl::MutexLock lock(&mutex_);
       if (outcome_.first_failure.ok()) outcome_.first_failure = failure;
-      if (absl::IsInvalidArgument(failure) || absl::IsUnimplemented(failure)) {
-        if (outcome_.ended_by.ok()) stop_.Notify();
-        outcome_.ended_by.Update(failure);
-        return;
-      }
     }
+    if (absl::IsInvalidArgument(failure) || absl::IsUnimplemented(failure)) return End(failure);
     // Otherwise a server that refuses at once would be asked again as fast as this machine can.
     if (!timing_.rate_per_second.has_value()) {
       const absl::Duration pause = std::max(client::RetryDelay(failure).value_or(absl::ZeroDuration()), kPauseAfterFailure);
@@ -147,12 +153,18 @@ LoadOutcome RunLoadThreads(absl::Span<const client::Client> channels, int num_wo
   Run run(timing, schedule, make_request);
   std::atomic<int> num_working = num_workers;
   absl::Notification all_done;
+  const auto work = [&](const client::Client& channel) {
+    run.Work(channel);
+    if (--num_working == 0) all_done.Notify();
+  };
   std::vector<std::thread> workers;
-  for (int i = 0; i < num_workers; ++i) {
-    workers.emplace_back([&run, &num_working, &all_done, &channel = channels[i % channels.size()]] {
-      run.Work(channel);
-      if (--num_working == 0) all_done.Notify();
-    });
+  try {
+    for (int i = 0; i < num_workers; ++i) workers.emplace_back(work, std::cref(channels[i % channels.size()]));
+  } catch (const std::system_error& error) {
+    const int num_missing = num_workers - static_cast<int>(workers.size());
+    run.End(absl::ResourceExhaustedError(
+        absl::StrCat("only ", workers.size(), " of ", num_workers, " client threads could be started: ", error.what())));
+    if ((num_working -= num_missing) == 0) all_done.Notify();
   }
   while (!all_done.WaitForNotificationWithTimeout(kShowEvery)) show(run.State());
   for (std::thread& worker : workers) worker.join();
