@@ -43,9 +43,8 @@ struct AttentionBound {
 
 AttentionBound BoundErrors(const kernels::attention::AttentionParams& params, const reference::AttentionResult& want);
 
-// The largest and the root-mean-square error that the whole output may have: twice those of AttendPlainly on the same inputs.
-// Should the plain one have been lucky: in the mean what rounding costs every implementation, and at worst the plain one's
-// error and that of rounding an output.
+// The largest and the root-mean-square error that the whole output may have: twice those of AttendPlainly on the same inputs,
+// or what rounding costs every implementation, should the plain one have been lucky.
 ErrorSummary AllowedErrors(const kernels::attention::AttentionParams& params, const reference::AttentionResult& want);
 
 // Fails if the output's errors are beyond AllowedErrors.
