@@ -56,6 +56,18 @@ class HostBuffer {
   virtual std::int64_t size_bytes() const = 0;
 };
 
+// A result that lies in an allocator's host memory, until the last who reads it lets go.
+class AllocatedHostBuffer final : public HostBuffer {
+ public:
+  explicit AllocatedHostBuffer(Buffer buffer) : buffer_(std::move(buffer)) {}
+
+  const void* data() const override { return buffer_.data(); }
+  std::int64_t size_bytes() const override { return buffer_.size_bytes(); }
+
+ private:
+  const Buffer buffer_;
+};
+
 // Host memory owned by somebody else.
 struct HostSlice {
   const void* data;

@@ -22,18 +22,6 @@ using kernels::attention::AttentionParams;
 using kernels::attention::AttentionPlan;
 using kernels::attention::Sequence;
 
-// Host memory is device memory here: the result is the buffer itself.
-class CpuHostBuffer final : public HostBuffer {
- public:
-  explicit CpuHostBuffer(Buffer buffer) : buffer_(std::move(buffer)) {}
-
-  const void* data() const override { return buffer_.data(); }
-  std::int64_t size_bytes() const override { return buffer_.size_bytes(); }
-
- private:
-  const Buffer buffer_;
-};
-
 class CpuEvent final : public Event {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
@@ -91,7 +79,8 @@ absl::StatusOr<std::vector<KernelPhase>> CpuLane::Attend(const AttentionPlan& pl
 }
 
 absl::StatusOr<std::shared_ptr<const HostBuffer>> CpuLane::Download(Buffer buffer) {
-  return std::make_shared<const CpuHostBuffer>(std::move(buffer));
+  // Host memory is device memory here: the result is the buffer itself.
+  return std::make_shared<const AllocatedHostBuffer>(std::move(buffer));
 }
 
 absl::Status CpuLane::Copy(Buffer& destination, const Buffer& source, std::int64_t size_bytes) {

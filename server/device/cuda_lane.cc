@@ -29,17 +29,6 @@ constexpr std::array<const char*, 3> kStandardPhases = {"scores", "softmax", "va
 
 using PhaseEvents = std::array<PooledEvent, kStandardPhases.size()>;
 
-class PinnedHostBuffer final : public HostBuffer {
- public:
-  explicit PinnedHostBuffer(Buffer buffer) : buffer_(std::move(buffer)) {}
-
-  const void* data() const override { return buffer_.data(); }
-  std::int64_t size_bytes() const override { return buffer_.size_bytes(); }
-
- private:
-  const Buffer buffer_;
-};
-
 bool IsUnwanted(const CancelToken& cancel) { return cancel != nullptr && cancel->load(std::memory_order_relaxed); }
 
 // Records the event of the phase that has ended.
@@ -144,7 +133,7 @@ absl::StatusOr<std::vector<KernelPhase>> CudaLane::AttendStandard(const Attentio
 absl::StatusOr<std::shared_ptr<const HostBuffer>> CudaLane::Download(Buffer buffer) {
   RIDGELINE_RETURN_IF_ERROR(context_.loss().status());
   RIDGELINE_ASSIGN_OR_RETURN(Buffer pinned, pinned_allocator_.Allocate(lane_idx_, buffer.size_bytes()));
-  const auto result = std::make_shared<const PinnedHostBuffer>(std::move(pinned));
+  const auto result = std::make_shared<const AllocatedHostBuffer>(std::move(pinned));
   if (result->size_bytes() == 0) return result;
   // The buffer goes back to the pool once the copy is issued, on the same stream as whatever uses it next. The result may go
   // before it is written: only later copies of this lane's write to its memory, so they come behind.

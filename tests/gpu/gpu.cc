@@ -1,7 +1,6 @@
 #include "tests/gpu/gpu.h"
 
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -11,9 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "kernels/attention/plan.h"
 #include "kernels/common/cublas.h"
 #include "kernels/common/cuda_status.h"
+#include "server/device/cublas_library.h"
 
 namespace ridgeline::gpu {
 namespace {
@@ -42,25 +43,10 @@ kernels::attention::CudaLimits ReadLimits() {
       .l2_cache_bytes = Attribute(cudaDevAttrL2CacheSize)};
 }
 
-template <typename Function>
-void Find(void* library, const char* name, Function*& function) {
-  function = reinterpret_cast<Function*>(dlsym(library, name));
-  if (function == nullptr) Die(std::string("cuBLAS has no ") + name);
-}
-
 kernels::CublasFunctions LoadCublas() {
-  void* const library = dlopen("libcublas.so.13", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) Die(std::string("standard attention needs cuBLAS: ") + dlerror());
-  kernels::CublasFunctions functions;
-  Find(library, "cublasCreate_v2", functions.create);
-  Find(library, "cublasDestroy_v2", functions.destroy);
-  Find(library, "cublasSetStream_v2", functions.set_stream);
-  Find(library, "cublasSetWorkspace_v2", functions.set_workspace);
-  Find(library, "cublasSetMathMode", functions.set_math_mode);
-  Find(library, "cublasGemmEx", functions.gemm_ex);
-  Find(library, "cublasGemmStridedBatchedEx", functions.gemm_strided_batched_ex);
-  Find(library, "cublasGetStatusString", functions.get_status_string);
-  return functions;
+  absl::StatusOr<kernels::CublasFunctions> functions = device::LoadCublas();
+  if (!functions.ok()) Die(std::string("standard attention needs cuBLAS: ") + std::string(functions.status().message()));
+  return *functions;
 }
 
 kernels::Cublas CreateCublas() {
