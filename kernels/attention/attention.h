@@ -31,11 +31,12 @@ constexpr const char* Name(Algorithm algorithm) { return algorithm == Algorithm:
 inline constexpr std::int64_t kUnlimitedWindow = std::int64_t{1} << 61;
 
 // Where one sequence's tokens lie in the packed arrays. Dense and ragged batches differ only in this table: row b of a dense
-// batch begins at token b * key_tokens of the batch, and its valid length may be shorter.
+// batch begins at token b * key_tokens of the batch, and its valid length may be shorter. Where keys and values lie in pages,
+// key_begin points into the block table instead.
 struct Sequence {
   std::int64_t query_begin;   // first token in query and output
   std::int64_t query_tokens;  // Sq, >= 0
-  std::int64_t key_begin;     // first token in key and value
+  std::int64_t key_begin;     // first token in key and value; paged: the sequence's first entry in block_table
   std::int64_t key_tokens;    // Sk, >= 0
   std::int64_t lse_begin;     // first element in log_sum_exp: head 0, query 0
 };
@@ -51,7 +52,9 @@ struct AttentionShape {
   std::int64_t value_head_dim;                   // Dv, likewise
   std::int64_t window_left = kUnlimitedWindow;   // >= 0
   std::int64_t window_right = kUnlimitedWindow;  // >= 0; 0 = causal
+  std::int64_t page_tokens = 0;                  // keys and values lie in pages of so many tokens; 0: dense
 
+  constexpr bool IsPaged() const { return page_tokens > 0; }
   constexpr std::int64_t GroupHeads() const { return query_heads / kv_heads; }
 };
 
@@ -62,10 +65,13 @@ struct AttentionParams {
   float scale;
   float logit_soft_cap = 0;  // 0 = none
 
-  const Sequence* sequences;            // [num_sequences]
-  const void* query;                    // [query tokens, Hq, D]
-  const void* key;                      // [key tokens, Hkv, D]
-  const void* value;                    // [key tokens, Hkv, Dv]
+  const Sequence* sequences;  // [num_sequences]
+  const void* query;          // [query tokens, Hq, D]
+  const void* key;            // [key tokens, Hkv, D]; paged: [num_pages, page_tokens, Hkv, D]
+  const void* value;          // [key tokens, Hkv, Dv]; paged: [num_pages, page_tokens, Hkv, Dv]
+  // Paged: token t of a sequence lies in page block_table[key_begin + t / page_tokens], at t % page_tokens. Entries past the
+  // page of the last token are never read, nor is what lies in pages past the last token. Null: dense.
+  const std::int32_t* block_table = nullptr;
   const float* alibi_slopes = nullptr;  // [Hq] or null
   const float* sink_logits = nullptr;   // [Hq] or null; -inf = no sink for that head
 
