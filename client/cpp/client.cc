@@ -1,45 +1,28 @@
-// The only file of the library that sees gRPC's headers.
 #include "client/cpp/client.h"
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 #include <utility>
 
-#include "absl/random/random.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
+#include "client/cpp/attend_stream_reactor.h"
+#include "client/cpp/client_impl.h"
 #include "client/cpp/error.h"
-#include "google/protobuf/wrappers.pb.h"
 #include "grpc/grpc.h"
-#include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/create_channel.h"
-#include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
-#include "ridgeline/v1/attention.grpc.pb.h"
-#include "ridgeline/v1/benchmark.grpc.pb.h"
-#include "ridgeline/v1/device.grpc.pb.h"
 
 namespace ridgeline::client {
 namespace {
 
 constexpr char kClientNameKey[] = "x-ridgeline-client";
-
-// grpc.health.v1.HealthCheckRequest { string service = 1 } and HealthCheckResponse { ServingStatus status = 1 } have the wire
-// form of these two well-known types; the packages that carry gRPC carry no generated code for them.
-using HealthCheckRequest = google::protobuf::StringValue;
-using HealthCheckResponse = google::protobuf::Int32Value;
-using HealthStub = grpc::TemplatedGenericStub<HealthCheckRequest, HealthCheckResponse>;
+constexpr char kSessionKey[] = "x-ridgeline-session";
 constexpr char kHealthCheckMethod[] = "/grpc.health.v1.Health/Check";
-
-absl::Status ToAbsl(const grpc::Status& status) {
-  return ErrorFromWire(status.error_code(), status.error_message(), status.error_details());
-}
 
 absl::Status CheckAddress(absl::string_view address) {
   const std::size_t colon = address.rfind(':');
@@ -49,12 +32,16 @@ absl::Status CheckAddress(absl::string_view address) {
   return absl::OkStatus();
 }
 
+// What metadata can carry.
+absl::Status CheckMetadata(absl::string_view what, absl::string_view text) {
+  const bool printable = std::all_of(text.begin(), text.end(), [](char c) { return absl::ascii_isprint(c); });
+  if (printable && absl::StripAsciiWhitespace(text) == text) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, " is '", text, "'; printable ASCII is needed"));
+}
+
 absl::Status CheckName(absl::string_view name) {
-  const bool printable = std::all_of(name.begin(), name.end(), [](char c) { return absl::ascii_isprint(c); });
-  if (name.empty() || !printable || absl::StripAsciiWhitespace(name) != name) {
-    return absl::InvalidArgumentError(absl::StrCat("client name is '", name, "'; printable ASCII is needed"));
-  }
-  return absl::OkStatus();
+  if (name.empty()) return absl::InvalidArgumentError("client name is ''; printable ASCII is needed");
+  return CheckMetadata("client name", name);
 }
 
 grpc::ChannelArguments MakeChannelArguments(const ClientOptions& options) {
@@ -117,60 +104,29 @@ void AttendStream::WritesDone() { impl_->WritesDone(); }
 bool AttendStream::Read(v1::AttendResponse* response) { return impl_->call->Read(response); }
 absl::Status AttendStream::Finish() { return ToAbsl(impl_->Finish()); }
 
-class Client::Impl {
- public:
-  Impl(const std::string& address, ClientOptions client_options)
-      : options(std::move(client_options)),
-        channel(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), MakeChannelArguments(options))),
-        attention(channel),
-        device(channel),
-        benchmark(channel),
-        health(channel) {}
+absl::Status ToAbsl(const grpc::Status& status) {
+  return ErrorFromWire(status.error_code(), status.error_message(), status.error_details());
+}
 
-  void Prepare(grpc::ClientContext& context, absl::Time deadline) const {
-    context.set_deadline(absl::ToChronoTime(deadline));
-    context.AddMetadata(kClientNameKey, options.name);
-  }
+Client::Impl::Impl(const std::string& address, ClientOptions client_options)
+    : options(std::move(client_options)),
+      channel(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), MakeChannelArguments(options))),
+      attention(channel),
+      device(channel),
+      benchmark(channel),
+      kv_cache(channel),
+      health(channel) {}
 
-  // Runs `rpc(context)` until it succeeds, a retry can't help, or time is up.
-  template <typename Rpc>
-  absl::Status Call(Rpc rpc, bool may_retry = true) const {
-    const absl::Time deadline = absl::Now() + options.timeout;
-    for (int num_failed = 1;; ++num_failed) {
-      grpc::ClientContext context;
-      Prepare(context, deadline);
-      absl::Status status = ToAbsl(rpc(context));
-      if (status.ok() || !may_retry) return status;
-      absl::BitGen random;
-      const std::optional<absl::Duration> wait =
-          NextBackoff(options.retry, num_failed, status, deadline - absl::Now(), absl::Uniform(random, 0.0, 1.0));
-      if (!wait.has_value()) return status;
-      absl::SleepFor(*wait);
-    }
-  }
-
-  // A unary call of a generated stub: `rpc` is one of the stub's methods.
-  template <typename Stub, typename Request, typename Response>
-  absl::StatusOr<Response> Unary(Stub& stub, grpc::Status (Stub::*rpc)(grpc::ClientContext*, const Request&, Response*),
-                                 const Request& request = {}, bool may_retry = true) const {
-    Response response;
-    absl::Status status =
-        Call([&](grpc::ClientContext& context) { return (stub.*rpc)(&context, request, &response); }, may_retry);
-    if (!status.ok()) return status;
-    return response;
-  }
-
-  const ClientOptions options;
-  const std::shared_ptr<grpc::Channel> channel;
-  v1::AttentionService::Stub attention;
-  v1::DeviceService::Stub device;
-  v1::BenchmarkService::Stub benchmark;
-  HealthStub health;
-};
+void Client::Impl::Prepare(grpc::ClientContext& context, absl::Time deadline) const {
+  context.set_deadline(absl::ToChronoTime(deadline));
+  context.AddMetadata(kClientNameKey, options.name);
+  if (!options.session.empty()) context.AddMetadata(kSessionKey, options.session);
+}
 
 absl::StatusOr<Client> Client::Create(absl::string_view address, ClientOptions options) {
   absl::Status status = CheckAddress(address);
   status.Update(CheckName(options.name));
+  status.Update(CheckMetadata("session", options.session));
   if (!status.ok()) return status;
   PinGrpc();
   return Client(std::make_unique<Impl>(std::string(address), std::move(options)));
@@ -195,6 +151,15 @@ AttendStream Client::OpenAttendStream(absl::Duration timeout) const {
   stream->call = impl_->attention.AttendStream(&stream->context);
   return AttendStream(std::move(stream));
 }
+
+AsyncAttendStream Client::OpenAsyncAttendStream(AttendStreamEvents& events, absl::Duration timeout) const {
+  auto reactor = std::make_shared<AttendStreamReactor>(impl_->channel, events);
+  impl_->Prepare(reactor->context(), absl::Now() + timeout);
+  reactor->Start();
+  return AsyncAttendStream(std::move(reactor));
+}
+
+absl::StatusOr<v1::Load> Client::GetLoad() const { return impl_->Unary(impl_->device, &v1::DeviceService::Stub::GetLoad); }
 
 absl::StatusOr<v1::Device> Client::GetDevice() const {
   return impl_->Unary(impl_->device, &v1::DeviceService::Stub::GetDevice);

@@ -6,17 +6,22 @@
 //   if (!response.ok()) std::cerr << ErrorString(response.status());
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "client/cpp/async_attend_stream.h"
 #include "client/cpp/retry.h"
 #include "ridgeline/v1/attention.pb.h"
 #include "ridgeline/v1/benchmark.pb.h"
 #include "ridgeline/v1/device.pb.h"
+#include "ridgeline/v1/kv_cache.pb.h"
 
 namespace ridgeline::client {
 
@@ -26,6 +31,9 @@ struct ClientOptions {
   RetryPolicy retry;
   // Who calls, for the server's quotas: printable ASCII, sent as x-ridgeline-client.
   std::string name = "ridgeline-client";
+  // routing_token of the KV cache that the calls use, sent as x-ridgeline-session: a proxy then keeps them on the cache's node.
+  // Printable ASCII; empty: none.
+  std::string session;
   // Clients of one address share a connection within a process; true: this one has its own.
   bool own_connection = false;
 };
@@ -69,7 +77,34 @@ class Client {
   absl::StatusOr<v1::AttendResponse> Attend(const v1::AttendRequest& request) const;
   // `timeout` is for the whole stream. Streams are not retried: only the caller knows which requests to send again.
   AttendStream OpenAttendStream(absl::Duration timeout = absl::InfiniteDuration()) const;
+  // The same without a thread that waits. `events` must live until its OnEnd.
+  AsyncAttendStream OpenAsyncAttendStream(AttendStreamEvents& events, absl::Duration timeout = absl::InfiniteDuration()) const;
 
+  // KvCacheService. Calls that make, append or delete something are sent once and never retried: a lost answer does not say if
+  // they were carried out.
+  absl::StatusOr<v1::KvCache> CreateKvCache(const v1::CreateKvCacheRequest& request) const;
+  absl::StatusOr<v1::KvCache> GetKvCache(const std::string& name) const;
+  absl::StatusOr<v1::ListKvCachesResponse> ListKvCaches(const v1::ListKvCachesRequest& request = {}) const;
+  absl::Status DeleteKvCache(const std::string& name) const;
+  absl::StatusOr<v1::KvCache> RenewKvCacheLease(const v1::RenewKvCacheLeaseRequest& request) const;
+  absl::StatusOr<v1::Sequence> CreateSequence(const std::string& parent, const std::string& sequence_id = "") const;
+  absl::StatusOr<v1::Sequence> GetSequence(const std::string& name) const;
+  absl::StatusOr<v1::ListSequencesResponse> ListSequences(const v1::ListSequencesRequest& request) const;
+  absl::Status DeleteSequence(const std::string& name) const;
+  absl::StatusOr<v1::Sequence> ForkSequence(const std::string& name, const std::string& sequence_id = "") const;
+  absl::StatusOr<v1::AppendKeyValueResponse> AppendKeyValue(const v1::AppendKeyValueRequest& request) const;
+  absl::StatusOr<v1::Sequence> TruncateSequence(const std::string& name, std::int64_t length) const;
+
+  // Hands each part of the export to `take_part`, in order, the trailer last; an error of its ends the call with that error.
+  // Ok: all parts came. Checksums are for the import to check.
+  absl::Status ExportSequence(const std::string& name, absl::FunctionRef<absl::Status(v1::SequencePart part)> take_part) const;
+  // Sends the parts that `next_part` gives, until it gives nothing; an error of its cancels the call and is returned. An empty
+  // `sequence_id`: the server makes one.
+  absl::StatusOr<v1::Sequence> ImportSequence(
+      const std::string& parent, const std::string& sequence_id,
+      absl::FunctionRef<absl::StatusOr<std::optional<v1::SequencePart>>()> next_part) const;
+
+  absl::StatusOr<v1::Load> GetLoad() const;
   absl::StatusOr<v1::Device> GetDevice() const;
   absl::StatusOr<v1::MemoryStats> GetMemoryStats() const;
   absl::Status ResetPeakMemoryStats() const;
