@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 namespace ridgeline::device {
@@ -16,9 +17,10 @@ class BufferOwner {
   ~BufferOwner() = default;
 };
 
-// Owns device memory, aligned to 512 bytes, uninitialised. Move-only; the destructor gives the memory back to its lane's pool
-// without waiting: work queued later on the same lane may get it at once, so whoever queued work that uses it keeps it until
-// that work has completed, or only frees it on the same lane. Must not outlive its device.
+// Owns device memory, aligned to 512 bytes, uninitialised. Move-only; the destructor gives the memory back to the pool that it
+// came from without waiting. A lane's: work queued later on the same lane may get it at once, so whoever queued work that uses
+// it keeps it until that work has completed, or only frees it on the same lane. A device's (Device::Allocate): anyone may get
+// it at once. Must not outlive its device.
 class Buffer {
  public:
   Buffer() = default;
@@ -66,6 +68,22 @@ class AllocatedHostBuffer final : public HostBuffer {
 
  private:
   const Buffer buffer_;
+};
+
+// A part of another result, which it keeps alive: what one of several requests gets of a launch that they shared.
+class HostBufferPart final : public HostBuffer {
+ public:
+  // `size_bytes` from `begin_bytes` on lie within `whole`.
+  HostBufferPart(std::shared_ptr<const HostBuffer> whole, std::int64_t begin_bytes, std::int64_t size_bytes)
+      : whole_(std::move(whole)), begin_bytes_(begin_bytes), size_bytes_(size_bytes) {}
+
+  const void* data() const override { return static_cast<const char*>(whole_->data()) + begin_bytes_; }
+  std::int64_t size_bytes() const override { return size_bytes_; }
+
+ private:
+  const std::shared_ptr<const HostBuffer> whole_;
+  const std::int64_t begin_bytes_;
+  const std::int64_t size_bytes_;
 };
 
 // Host memory owned by somebody else.

@@ -79,12 +79,12 @@ class CpuDevice final : public Device {
   CpuDevice(DeviceInfo info, int num_lanes, std::unique_ptr<ThreadPool> pool)
       : info_(std::move(info)),
         limits_(LimitsOf(info_)),
-        progress_(num_lanes),
+        progress_(num_lanes + 1),
         allocator_(memory_, info_.memory_limit_bytes, progress_),
         pool_(std::move(pool)) {}
 
   absl::Status StartLanes() {
-    for (int lane_idx = 0; lane_idx < static_cast<int>(progress_.size()); ++lane_idx) {
+    for (int lane_idx = 0; lane_idx < SharedPool(); ++lane_idx) {
       RIDGELINE_ASSIGN_OR_RETURN(auto lane, CpuLane::Create(lane_idx, allocator_, *pool_, progress_[lane_idx]));
       lanes_.push_back(std::move(lane));
     }
@@ -100,16 +100,21 @@ class CpuDevice final : public Device {
     return kernels::attention::PlanOnCpu(shape, sequences.data(), requested, limits_);
   }
 
+  absl::StatusOr<Buffer> Allocate(std::int64_t size_bytes) override { return allocator_.Allocate(SharedPool(), size_bytes); }
+
   MemoryStats memory_stats() const override { return allocator_.stats(); }
   void ResetPeakMemoryStats() override { allocator_.ResetPeaks(); }
   std::int64_t EmptyMemoryCache() override { return allocator_.EmptyCache(); }
   absl::Status health() const override { return absl::OkStatus(); }
 
  private:
+  // The allocator's place for what any lane may use: as if of one more lane, on which no work is ever queued.
+  int SharedPool() const { return static_cast<int>(progress_.size()) - 1; }
+
   const DeviceInfo info_;
   const CpuLimits limits_;
   HostMemory memory_;
-  std::vector<LaneProgress> progress_;  // [num_lanes]
+  std::vector<LaneProgress> progress_;  // [num_lanes + 1]
   CachingAllocator allocator_;
   const std::unique_ptr<ThreadPool> pool_;
   std::vector<std::unique_ptr<CpuLane>> lanes_;  // last: their destructors run what is queued

@@ -10,6 +10,7 @@
 #include "kernels/attention/flash/flash.h"
 #include "kernels/attention/standard/standard.h"
 #include "kernels/common/saturating.h"
+#include "kernels/kv_cache/kv_cache.h"
 #include "kernels/microbench/microbench.h"
 #include "server/base/status_macros.h"
 #include "server/device/gather_copy.h"
@@ -81,6 +82,21 @@ absl::StatusOr<std::vector<KernelPhase>> CpuLane::Attend(const AttentionPlan& pl
 absl::StatusOr<std::shared_ptr<const HostBuffer>> CpuLane::Download(Buffer buffer) {
   // Host memory is device memory here: the result is the buffer itself.
   return std::make_shared<const AllocatedHostBuffer>(std::move(buffer));
+}
+
+absl::Status CpuLane::AppendKeyValue(const kernels::kv_cache::AppendParams& params) {
+  QueueKernel([params](kernels::Executor& executor) { kernels::kv_cache::AppendOnCpu(params, executor); });
+  return absl::OkStatus();
+}
+
+absl::Status CpuLane::GatherKeyValue(const kernels::kv_cache::GatherParams& params) {
+  QueueKernel([params](kernels::Executor& executor) { kernels::kv_cache::GatherOnCpu(params, executor); });
+  return absl::OkStatus();
+}
+
+absl::Status CpuLane::CopyPages(const kernels::kv_cache::CopyPagesParams& params) {
+  QueueKernel([params](kernels::Executor& executor) { kernels::kv_cache::CopyPagesOnCpu(params, executor); });
+  return absl::OkStatus();
 }
 
 absl::Status CpuLane::Copy(Buffer& destination, const Buffer& source, std::int64_t size_bytes) {

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/common/executor.h"
+#include "kernels/kv_cache/kv_cache.h"
 #include "server/device/caching_allocator.h"
 #include "server/device/device.h"
 #include "server/device/lane_progress.h"
@@ -33,6 +34,9 @@ class CpuLane final : public Lane {
                                                   absl::Span<const kernels::attention::Sequence> sequences,
                                                   CancelToken cancel) override;
   absl::StatusOr<std::shared_ptr<const HostBuffer>> Download(Buffer buffer) override;
+  absl::Status AppendKeyValue(const kernels::kv_cache::AppendParams& params) override;
+  absl::Status GatherKeyValue(const kernels::kv_cache::GatherParams& params) override;
+  absl::Status CopyPages(const kernels::kv_cache::CopyPagesParams& params) override;
   absl::Status Copy(Buffer& destination, const Buffer& source, std::int64_t size_bytes) override;
   absl::Status Gemm(kernels::DataType type, std::int64_t m, std::int64_t n, std::int64_t k, const Buffer& a, const Buffer& b,
                     Buffer& c) override;

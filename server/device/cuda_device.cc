@@ -112,12 +112,13 @@ class CudaDevice final : public Device {
       : parts_(std::move(parts)),
         device_memory_(*parts_.context),
         pinned_memory_(*parts_.context),
-        progress_(num_lanes),
+        progress_(num_lanes + 1),
         device_allocator_(device_memory_, parts_.info.device.memory_limit_bytes, progress_),
         pinned_allocator_(pinned_memory_, parts_.pinned_limit_bytes, progress_, "pinned host memory") {}
 
   absl::Status Start() {
-    RIDGELINE_ASSIGN_OR_RETURN(completions_, CompletionQueue::Create(*parts_.context, absl::MakeSpan(progress_)));
+    RIDGELINE_ASSIGN_OR_RETURN(completions_,
+                               CompletionQueue::Create(*parts_.context, absl::MakeSpan(progress_).first(SharedPool())));
     const CudaLaneParts lane_parts = {.context = *parts_.context,
                                       .device_memory = device_memory_,
                                       .pinned_memory = pinned_memory_,
@@ -127,7 +128,7 @@ class CudaDevice final : public Device {
                                       .completions = *completions_,
                                       .cublas = parts_.cublas,
                                       .cublas_workspace_bytes = CublasWorkspaceBytes(parts_.info.limits.compute_capability)};
-    for (int lane_idx = 0; lane_idx < static_cast<int>(progress_.size()); ++lane_idx) {
+    for (int lane_idx = 0; lane_idx < SharedPool(); ++lane_idx) {
       RIDGELINE_ASSIGN_OR_RETURN(auto lane, CudaLane::Create(lane_idx, lane_parts, progress_[lane_idx]));
       lanes_.push_back(std::move(lane));
     }
@@ -145,6 +146,11 @@ class CudaDevice final : public Device {
       return base::WithReason(absl::UnimplementedError(why_not), base::kReasonUnsupported);
     }
     return kernels::attention::PlanOnCuda(shape, sequences.data(), requested, parts_.info.limits);
+  }
+
+  absl::StatusOr<Buffer> Allocate(std::int64_t size_bytes) override {
+    RIDGELINE_RETURN_IF_ERROR(health());
+    return device_allocator_.Allocate(SharedPool(), size_bytes);
   }
 
   MemoryStats memory_stats() const override { return device_allocator_.stats(); }
@@ -166,10 +172,13 @@ class CudaDevice final : public Device {
   }
 
  private:
+  // The allocator's place for what any lane may use: as if of one more lane, on which no work is ever queued.
+  int SharedPool() const { return static_cast<int>(progress_.size()) - 1; }
+
   const Parts parts_;
   CudaMemory device_memory_;
   PinnedMemory pinned_memory_;
-  std::vector<LaneProgress> progress_;  // [num_lanes]
+  std::vector<LaneProgress> progress_;  // [num_lanes + 1]
   CachingAllocator device_allocator_;
   CachingAllocator pinned_allocator_;
   std::unique_ptr<CompletionQueue> completions_;

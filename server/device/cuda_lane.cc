@@ -11,6 +11,7 @@
 #include "kernels/attention/flash/flash_cuda.h"
 #include "kernels/attention/standard/standard_cuda.h"
 #include "kernels/common/saturating.h"
+#include "kernels/kv_cache/kv_cache_cuda.h"
 #include "kernels/microbench/microbench_cuda.h"
 #include "server/base/status_macros.h"
 #include "server/device/gather_copy.h"
@@ -142,6 +143,24 @@ absl::StatusOr<std::shared_ptr<const HostBuffer>> CudaLane::Download(Buffer buff
                                cudaMemcpyDeviceToHost, stream_.get());
   });
   return result;
+}
+
+absl::Status CudaLane::AppendKeyValue(const kernels::kv_cache::AppendParams& params) {
+  RIDGELINE_RETURN_IF_ERROR(context_.loss().status());
+  Queue([this, params] { return RIDGELINE_CUDA_CALL(context_, kernels::kv_cache::LaunchAppend, params, stream_.get()); });
+  return absl::OkStatus();
+}
+
+absl::Status CudaLane::GatherKeyValue(const kernels::kv_cache::GatherParams& params) {
+  RIDGELINE_RETURN_IF_ERROR(context_.loss().status());
+  Queue([this, params] { return RIDGELINE_CUDA_CALL(context_, kernels::kv_cache::LaunchGather, params, stream_.get()); });
+  return absl::OkStatus();
+}
+
+absl::Status CudaLane::CopyPages(const kernels::kv_cache::CopyPagesParams& params) {
+  RIDGELINE_RETURN_IF_ERROR(context_.loss().status());
+  Queue([this, params] { return RIDGELINE_CUDA_CALL(context_, kernels::kv_cache::LaunchCopyPages, params, stream_.get()); });
+  return absl::OkStatus();
 }
 
 absl::Status CudaLane::Copy(Buffer& destination, const Buffer& source, std::int64_t size_bytes) {

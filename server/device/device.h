@@ -24,6 +24,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/attention/plan.h"
 #include "kernels/common/data_type.h"
+#include "kernels/kv_cache/kv_cache.h"
 #include "server/device/buffer.h"
 
 namespace ridgeline::device {
@@ -137,6 +138,12 @@ class Lane {
   // Hands the buffer's bytes to the host: readable once the lane has completed. The CPU device moves no byte.
   virtual absl::StatusOr<std::shared_ptr<const HostBuffer>> Download(Buffer buffer) = 0;
 
+  // Tokens to and from the pages of a KV cache, and whole pages to others. `params` is copied, what it points to must live
+  // until completion. Lanes don't wait for each other: whoever has two lanes touch one page orders them.
+  virtual absl::Status AppendKeyValue(const kernels::kv_cache::AppendParams& params) = 0;
+  virtual absl::Status GatherKeyValue(const kernels::kv_cache::GatherParams& params) = 0;
+  virtual absl::Status CopyPages(const kernels::kv_cache::CopyPagesParams& params) = 0;
+
   // For measuring: destination = source, both at least size_bytes.
   virtual absl::Status Copy(Buffer& destination, const Buffer& source, std::int64_t size_bytes) = 0;
 
@@ -165,7 +172,10 @@ class Device {
       const kernels::attention::AttentionShape& shape, absl::Span<const kernels::attention::Sequence> sequences,
       std::optional<kernels::attention::Algorithm> requested) const = 0;
 
-  // Thread-safe, and so are the three below.
+  // Uninitialised memory that any lane may use, e.g. the arena of a KV cache; to be let go only when all work that uses it is
+  // known to have completed. 0 bytes: an empty buffer. Errors as Lane's. Thread-safe, and so are the four below.
+  virtual absl::StatusOr<Buffer> Allocate(std::int64_t size_bytes) = 0;
+
   virtual MemoryStats memory_stats() const = 0;
   virtual void ResetPeakMemoryStats() = 0;
   // Gives cached segments of idle lanes back to the system; returns their bytes.

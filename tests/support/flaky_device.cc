@@ -50,6 +50,21 @@ class FlakyLane final : public Lane {
     return lane_.Download(std::move(buffer));
   }
 
+  absl::Status AppendKeyValue(const kernels::kv_cache::AppendParams& params) override {
+    RIDGELINE_RETURN_IF_ERROR(faults_.CountCall());
+    return lane_.AppendKeyValue(params);
+  }
+
+  absl::Status GatherKeyValue(const kernels::kv_cache::GatherParams& params) override {
+    RIDGELINE_RETURN_IF_ERROR(faults_.CountCall());
+    return lane_.GatherKeyValue(params);
+  }
+
+  absl::Status CopyPages(const kernels::kv_cache::CopyPagesParams& params) override {
+    RIDGELINE_RETURN_IF_ERROR(faults_.CountCall());
+    return lane_.CopyPages(params);
+  }
+
   absl::Status Copy(Buffer& destination, const Buffer& source, std::int64_t size_bytes) override {
     RIDGELINE_RETURN_IF_ERROR(faults_.CountCall());
     return lane_.Copy(destination, source, size_bytes);
@@ -147,6 +162,11 @@ FlakyDevice::~FlakyDevice() {
 void FlakyDevice::Lose(const absl::Status& cause) {
   loss_.Lose(cause);
   faults_.FailAll(loss_.status());
+}
+
+absl::StatusOr<Buffer> FlakyDevice::Allocate(std::int64_t size_bytes) {
+  RIDGELINE_RETURN_IF_ERROR(faults_.CountCall());
+  return device_->Allocate(size_bytes);
 }
 
 absl::Status FlakyDevice::health() const {

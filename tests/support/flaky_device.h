@@ -58,8 +58,8 @@ class Gate {
   int num_held_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// Fallible calls, over all lanes in the order in which they are made: Allocate, Upload, UploadRandom, Attend, Download, Copy,
-// Gemm, Record, and OnComplete, whose callback gets the error.
+// Fallible calls, over the device and all lanes in the order in which they are made: Allocate, Upload, UploadRandom, Attend,
+// Download, AppendKeyValue, GatherKeyValue, CopyPages, Copy, Gemm, Record, and OnComplete, whose callback gets the error.
 class FlakyDevice final : public device::Device {
  public:
   explicit FlakyDevice(std::unique_ptr<device::Device> device);
@@ -85,6 +85,7 @@ class FlakyDevice final : public device::Device {
       std::optional<kernels::attention::Algorithm> requested) const override {
     return device_->PlanAttention(shape, sequences, requested);
   }
+  absl::StatusOr<device::Buffer> Allocate(std::int64_t size_bytes) override;
   device::MemoryStats memory_stats() const override { return device_->memory_stats(); }
   void ResetPeakMemoryStats() override { device_->ResetPeakMemoryStats(); }
   std::int64_t EmptyMemoryCache() override { return device_->EmptyMemoryCache(); }

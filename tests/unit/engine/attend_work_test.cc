@@ -45,6 +45,9 @@ class TimedLane final : public device::Lane {
     return phases;
   }
   absl::StatusOr<std::shared_ptr<const device::HostBuffer>> Download(Buffer) override { return nullptr; }
+  absl::Status AppendKeyValue(const kernels::kv_cache::AppendParams&) override { return absl::OkStatus(); }
+  absl::Status GatherKeyValue(const kernels::kv_cache::GatherParams&) override { return absl::OkStatus(); }
+  absl::Status CopyPages(const kernels::kv_cache::CopyPagesParams&) override { return absl::OkStatus(); }
   absl::Status Copy(Buffer&, const Buffer&, std::int64_t) override { return absl::OkStatus(); }
   absl::Status Gemm(kernels::DataType, std::int64_t, std::int64_t, std::int64_t, const Buffer&, const Buffer&,
                     Buffer&) override {
