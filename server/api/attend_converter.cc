@@ -110,7 +110,7 @@ absl::StatusOr<engine::AttendRequest> Convert(const v1::AttendRequest& message, 
   engine::AttendRequest request;
   RIDGELINE_RETURN_IF_ERROR(Convert(message.has_query(), message.query(), "query", source, request.query));
   request.query_lengths.assign(message.query_lengths().begin(), message.query_lengths().end());
-  request.paged = message.has_paged();
+  if (message.has_paged()) request.paged.emplace();
   if (message.has_dense()) RIDGELINE_RETURN_IF_ERROR(Convert(message.dense(), source, request.dense));
   RIDGELINE_RETURN_IF_ERROR(Convert(message.options(), source, request.options));
   RIDGELINE_RETURN_IF_ERROR(Convert(message.output(), request.output));

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "kernels/attention/attention.h"
@@ -15,6 +16,14 @@ struct DenseKeyValue {
   std::optional<Tensor> key;
   std::optional<Tensor> value;
   std::vector<std::int64_t> lengths;
+};
+
+// Of sequences in a KV cache, one for each row of the batch.
+struct PagedKeyValue {
+  std::vector<std::string> sequences;  // kvCaches/{cache}/sequences/{sequence}
+  std::int64_t layer = 0;
+  std::optional<Tensor> new_key;
+  std::optional<Tensor> new_value;
 };
 
 struct AttentionOptions {
@@ -40,7 +49,7 @@ struct AttendRequest {
   std::optional<Tensor> query;
   std::vector<std::int64_t> query_lengths;
   std::optional<DenseKeyValue> dense;
-  bool paged = false;  // the client asked for a KV cache, which this server does not have: UNIMPLEMENTED
+  std::optional<PagedKeyValue> paged;  // exactly one of dense and paged
   AttentionOptions options;
   OutputOptions output;
 };

@@ -60,6 +60,20 @@ class EngineImpl final : public Engine {
         MakeAttendWork(*std::move(problem), *std::move(plan), context.deadline, std::move(done), surroundings_), arrival);
   }
 
+  std::shared_ptr<Call> AppendKeyValue(AppendKeyValueRequest /*request*/, CallContext /*context*/,
+                                       AppendKeyValueDone done) override {
+    done(base::Unsupported("", "this server has no KV caches"));
+    return nullptr;
+  }
+  absl::StatusOr<std::unique_ptr<SequenceReader>> ExportSequence(const std::string& /*name*/) override {
+    return base::Unsupported("", "this server has no KV caches");
+  }
+  absl::StatusOr<std::unique_ptr<SequenceWriter>> ImportSequence(const std::string& /*parent*/,
+                                                                 const std::string& /*sequence_id*/,
+                                                                 SequenceHeader /*header*/) override {
+    return base::Unsupported("", "this server has no KV caches");
+  }
+
   bool Drain(absl::Duration timeout) override { return scheduler_->Drain(timeout); }
   Load load() const override { return scheduler_->load(); }
   const Roofline& roofline() const override { return roofline_; }

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <string>
 
@@ -17,10 +16,13 @@
 #include "server/base/clock.h"
 #include "server/base/metrics.h"
 #include "server/device/device.h"
+#include "server/engine/append_request.h"
 #include "server/engine/attend_request.h"
 #include "server/engine/call.h"
+#include "server/engine/call_context.h"
 #include "server/engine/load.h"
 #include "server/engine/roofline.h"
+#include "server/engine/sequence_transfer.h"
 
 namespace ridgeline::engine {
 
@@ -31,14 +33,8 @@ struct EngineOptions {
   std::int64_t max_queued_bytes = std::int64_t{4} << 30;
 };
 
-// Who waits, and until when.
-struct CallContext {
-  std::string request_id;  // for logs
-  absl::Time deadline = absl::InfiniteFuture();
-  std::int64_t max_answer_bytes = std::numeric_limits<std::int64_t>::max();  // of the tensors that the caller can take back
-};
-
 using AttendDone = absl::AnyInvocable<void(absl::StatusOr<AttendResult>)>;
+using AppendKeyValueDone = absl::AnyInvocable<void(absl::StatusOr<AppendKeyValueResult>)>;
 
 // Thread-safe.
 class Engine {
@@ -50,7 +46,23 @@ class Engine {
   // RESOURCE_EXHAUSTED (queue full: with a retry delay; memory, or an answer too large for the caller: with the bytes that it
   // would take); UNAVAILABLE (draining, or
   // the device lost); DEADLINE_EXCEEDED (before it reached a lane); CANCELLED. Null is returned when the call was refused.
+  //
+  // Calls that name the same sequence of a KV cache, one of them appending to it, run one after the other in the order in which
+  // they came; all others in any order.
   virtual std::shared_ptr<Call> Attend(AttendRequest request, CallContext context, AttendDone done) = 0;
+
+  // Likewise. Errors beside those of Attend: NOT_FOUND; RESOURCE_EXHAUSTED (reason KV_CACHE_FULL). All rows are appended or,
+  // after any error, none.
+  virtual std::shared_ptr<Call> AppendKeyValue(AppendKeyValueRequest request, CallContext context, AppendKeyValueDone done) = 0;
+
+  // The sequence as it is now, to be read piece by piece. Errors: INVALID_ARGUMENT, NOT_FOUND.
+  virtual absl::StatusOr<std::unique_ptr<SequenceReader>> ExportSequence(const std::string& name) = 0;
+
+  // A new sequence of the cache `parent`, to be written piece by piece; an empty id: the server makes one. Errors:
+  // INVALID_ARGUMENT naming the field ("parent", "sequence_id", or below "part.header"), NOT_FOUND, ALREADY_EXISTS.
+  virtual absl::StatusOr<std::unique_ptr<SequenceWriter>> ImportSequence(const std::string& parent,
+                                                                         const std::string& sequence_id,
+                                                                         SequenceHeader header) = 0;
 
   // Refuses new work from now on and waits until admitted work has finished. False if `timeout` came first; what is left is
   // then cancelled, and waited for.

@@ -331,7 +331,8 @@ kernels::attention::OptionalTensors AttendProblem::optional_tensors() const {
 }
 
 absl::StatusOr<AttendProblem> ValidateAttend(AttendRequest request) {
-  if (request.paged) return Unsupported("paged", "this server has no KvCacheService; send keys and values as dense");
+  if (request.paged.has_value())
+    return Unsupported("paged", "this server has no KvCacheService; send keys and values as dense");
   RIDGELINE_ASSIGN_OR_RETURN(Argument query, TakeArgument("query", request.query));
   RIDGELINE_RETURN_IF_ERROR(CheckQueryLengths(query.layout, request.query_lengths));
   if (!request.dense.has_value()) return InvalidField("dense", "is missing: keys and values are needed");

@@ -24,7 +24,7 @@ TEST(ParseAttendRequestTest, NothingIsGivenByDefault) {
   ASSERT_OK_AND_ASSIGN(const engine::AttendRequest request, Convert({}));
   EXPECT_FALSE(request.query.has_value());
   EXPECT_FALSE(request.dense.has_value());
-  EXPECT_FALSE(request.paged);
+  EXPECT_FALSE(request.paged.has_value());
   EXPECT_FALSE(request.options.algorithm.has_value());
   EXPECT_FALSE(request.options.scale.has_value());
   EXPECT_FALSE(request.options.window_left.has_value());
@@ -94,7 +94,7 @@ TEST(ParseAttendRequestTest, PagedIsNoticed) {
   v1::AttendRequest message;
   message.mutable_paged()->set_layer(1);
   ASSERT_OK_AND_ASSIGN(const engine::AttendRequest request, Convert(message));
-  EXPECT_TRUE(request.paged);
+  EXPECT_TRUE(request.paged.has_value());
 }
 
 TEST(ParseAttendRequestTest, UnknownEnumeratorsNameTheirField) {
