@@ -13,6 +13,7 @@
 
 #include "hwy/highway.h"
 #include "kernels/attention/flash/row_block.h"
+#include "kernels/attention/flash/token_rows.h"
 #include "kernels/common/float16-inl.h"
 #include "kernels/common/simd_math-inl.h"
 
@@ -77,6 +78,16 @@ HWY_INLINE bool LoadTile(const T* from, std::int64_t row_stride, std::int64_t ro
     tile += columns;
   }
   return hn::AllTrue(d, hn::Eq(zero_or_nan, hn::Zero(d)));
+}
+
+// Copies the first `columns` columns of tokens to a dense float32 tile [keys, columns]; says whether all elements are finite.
+template <typename T>
+HWY_INLINE bool LoadTile(const TokenRows<T>& rows, KeyRange keys, std::int64_t columns, float* tile) {
+  bool finite = true;
+  rows.ForEachRun(keys, [&](const typename TokenRows<T>::Run& run, std::int64_t row) HWY_ATTR {
+    finite &= LoadTile(run.first, rows.stride_elems(), run.tokens, columns, tile + row * columns);
+  });
+  return finite;
 }
 
 // Of the scale, what the query takes, and what is left for each logit. The query takes all of it where that is as good: it is

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "kernels/attention/attention.h"
+#include "kernels/attention/flash/token_rows.h"
 #include "kernels/attention/visible_range.h"
 #include "kernels/common/float16.h"
 
@@ -70,11 +71,10 @@ struct RowBlock {
     return has_sink ? params.sink_logits[Head(row)] : -std::numeric_limits<float>::infinity();
   }
 
-  // Elements of [tokens, heads, dim] arrays where the row's query or output begins, and where a key's row of this KV head does.
+  // Element of a [tokens, heads, dim] array where the row's query or output begins, divided by dim.
   std::int64_t QueryToken(std::int64_t row) const {
     return (sequence.query_begin + Query(row)) * params.shape.query_heads + Head(row);
   }
-  std::int64_t KeyToken(std::int64_t key) const { return (sequence.key_begin + key) * params.shape.kv_heads + kv_head; }
 
   bool Sees(std::int64_t row, std::int64_t key) const {
     const KeyRange range = visible.OfQuery(Query(row));
@@ -94,13 +94,15 @@ struct Strided {
 
 // Products with hidden keys must not happen where a value is NaN or infinite, since 0 * NaN is NaN. So such elements are 0 in
 // the tile of values that was multiplied (ZeroNonFinite), and the rows that do see them get their share here, one by one. Rows
-// [row_begin, row_end) of the block; probabilities [rows, keys], output [rows, Dv]; values [keys, Dv] as they came.
+// [row_begin, row_end) of the block; probabilities [rows, keys], output [rows, Dv]; values of T.
 template <typename T>
-void AddNonFinite(const RowBlock& block, std::int64_t row_begin, std::int64_t row_end, KeyRange keys, const T* values,
-                  std::int64_t value_stride, Strided probabilities, Strided output) {
-  for (std::int64_t key = keys.begin; key < keys.end; ++key, values += value_stride) {
+void AddNonFinite(const RowBlock& block, std::int64_t row_begin, std::int64_t row_end, KeyRange keys, Strided probabilities,
+                  Strided output) {
+  const auto values = TokenRows<T>::Values(block.params, block.sequence, block.kv_head);
+  for (std::int64_t key = keys.begin; key < keys.end; ++key) {
+    const T* const row_of_key = values.At(key);
     for (std::int64_t dim = 0; dim < block.params.shape.value_head_dim; ++dim) {
-      const float value = ToFloat(values[dim]);
+      const float value = ToFloat(row_of_key[dim]);
       if (std::isfinite(value)) continue;
       for (std::int64_t row = row_begin; row < row_end; ++row) {
         if (block.Sees(row, key)) output(row - row_begin, dim) += probabilities(row - row_begin, key - keys.begin) * value;

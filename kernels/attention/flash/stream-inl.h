@@ -24,6 +24,7 @@
 #include "kernels/attention/flash/prefetch_cursor.h"
 #include "kernels/attention/flash/row_block.h"
 #include "kernels/attention/flash/schedule.h"
+#include "kernels/attention/flash/token_rows.h"
 #include "kernels/common/executor.h"
 #include "kernels/common/simd_math-inl.h"
 
@@ -70,8 +71,8 @@ class StreamAttention {
         shape_(block_.params.shape),
         num_heads_(num_heads),
         query_stride_(RoundUp(shape_.head_dim, kMaxLanes)),
-        key_stride_(shape_.kv_heads * shape_.head_dim),
-        value_stride_(shape_.kv_heads * shape_.value_head_dim),
+        keys_(TokenRows<T>::Keys(block.params, block.sequence, block.kv_head)),
+        values_(TokenRows<T>::Values(block.params, block.sequence, block.kv_head)),
         key_share_bytes_(CeilDivide(shape_.head_dim * std::int64_t{sizeof(T)}, block.rows)),
         value_share_bytes_(CeilDivide(shape_.value_head_dim * std::int64_t{sizeof(T)}, block.rows)) {
     const StreamScratch layout = LayOutStreamScratch(shape_);
@@ -86,9 +87,8 @@ class StreamAttention {
   void Run(const Executor& executor) {
     ForEachRow([&](const RowBlock& head, std::int64_t row, std::int64_t slot) { Begin(head, row, slot); });
     const KeyRange keys = block_.RangeOfRows(0, block_.rows);
-    PrefetchCursor key_ahead = CursorAhead(KeyAt(keys.begin), key_stride_, num_heads_ * shape_.head_dim, keys.size());
-    PrefetchCursor value_ahead =
-        CursorAhead(ValueAt(keys.begin), value_stride_, num_heads_ * shape_.value_head_dim, keys.size());
+    PrefetchCursor<T> key_ahead = CursorAhead(keys_, keys, num_heads_ * shape_.head_dim);
+    PrefetchCursor<T> value_ahead = CursorAhead(values_, keys, num_heads_ * shape_.value_head_dim);
     for (std::int64_t begin = keys.begin; begin < keys.end && !executor.cancelled(); begin += kStreamedKeys) {
       AttendBlock({begin, std::min(begin + kStreamedKeys, keys.end)}, key_ahead, value_ahead);
     }
@@ -96,19 +96,25 @@ class StreamAttention {
   }
 
  private:
-  // This item's heads of one token.
-  const T* KeyAt(std::int64_t key) const {
-    return static_cast<const T*>(block_.params.key) + block_.KeyToken(key) * shape_.head_dim;
-  }
-  const T* ValueAt(std::int64_t key) const {
-    return static_cast<const T*>(block_.params.value) + block_.KeyToken(key) * shape_.value_head_dim;
+  // Where each token of a step lies. In place of tokens that would make the last kTokens complete, the last is there again.
+  template <typename V>
+  struct Rows {
+    const V* at[kStreamedKeys];
+  };
+
+  static Rows<T> RowsOf(const TokenRows<T>& tokens, KeyRange keys) {
+    Rows<T> rows;
+    tokens.ForEachRun(keys, [&](const typename TokenRows<T>::Run& run, std::int64_t j) {
+      for (std::int64_t k = 0; k < run.tokens; ++k) rows.at[j + k] = run.first + k * tokens.stride_elems();
+    });
+    std::fill(rows.at + keys.size(), rows.at + RoundUp(keys.size(), kTokens), rows.at[keys.size() - 1]);
+    return rows;
   }
 
-  // Over `tokens` pieces of `elements`, from kPrefetchDistanceBytes on.
-  static PrefetchCursor CursorAhead(const T* first, std::int64_t stride, std::int64_t elements, std::int64_t tokens) {
-    constexpr std::int64_t kBytes = sizeof(T);
-    const std::int64_t skipped = std::min(CeilDivide(kPrefetchDistanceBytes, elements * kBytes), tokens);
-    return PrefetchCursor(first + skipped * stride, stride * kBytes, elements * kBytes, tokens - skipped);
+  // Over this item's heads of each token, from kPrefetchDistanceBytes on.
+  static PrefetchCursor<T> CursorAhead(const TokenRows<T>& tokens, KeyRange keys, std::int64_t piece_elems) {
+    const std::int64_t skipped = CeilDivide(kPrefetchDistanceBytes, piece_elems * std::int64_t{sizeof(T)});
+    return PrefetchCursor<T>(tokens, {std::min(keys.begin + skipped, keys.end), keys.end}, piece_elems);
   }
 
   // Calls function(block of one head, row, its slot in the scratch arrays).
@@ -148,13 +154,13 @@ class StreamAttention {
   }
 
   // At most kStreamedKeys keys.
-  void AttendBlock(KeyRange keys, PrefetchCursor& key_ahead, PrefetchCursor& value_ahead) {
+  void AttendBlock(KeyRange keys, PrefetchCursor<T>& key_ahead, PrefetchCursor<T>& value_ahead) {
     const std::int64_t dims = shape_.head_dim;
-    const T* const key = KeyAt(keys.begin);
+    const Rows<T> key_rows = RowsOf(keys_, keys);
     for (std::int64_t j = 0; j < keys.size(); j += kTokens) {
       ForRowGroups([&](auto rows, std::int64_t h, std::int64_t slot) HWY_ATTR {
         key_ahead.Advance(kTokens * rows * key_share_bytes_);
-        Scores<rows>(key + j * key_stride_ + h * dims, std::min(kTokens, keys.size() - j), slot, j);
+        Scores<rows>(key_rows.at + j, h * dims, slot, j);
       });
     }
     ForEachRow([&](const RowBlock& head, std::int64_t row, std::int64_t slot) {
@@ -165,33 +171,35 @@ class StreamAttention {
     const KeyRange every = block_.RangeOfEveryRow(0, block_.rows);
     const bool none_hidden = block_.params.bias == nullptr && keys.begin >= every.begin && keys.end <= every.end;
     if (none_hidden) {
-      AddValues(ValueAt(keys.begin), value_stride_, keys.size(), &value_ahead);
+      AddValues(RowsOf(values_, keys), keys.size(), &value_ahead);
     } else {
-      AddValuesWithHiddenKeys(ValueAt(keys.begin), keys);
+      AddValuesWithHiddenKeys(keys);
     }
   }
 
   // A hidden key's value may be NaN: see AddNonFinite.
-  void AddValuesWithHiddenKeys(const T* values, KeyRange keys) {
+  void AddValuesWithHiddenKeys(KeyRange keys) {
     const std::int64_t dims = shape_.value_head_dim, tile_dims = num_heads_ * dims;
-    const bool finite = LoadTile(values, value_stride_, keys.size(), tile_dims, value_);
+    const bool finite = LoadTile(values_, keys, tile_dims, value_);
     if (!finite) ZeroNonFinite(value_, keys.size() * tile_dims);
-    AddValues(value_, tile_dims, keys.size(), nullptr);
+    Rows<float> tile_rows;
+    for (std::int64_t j = 0; j < keys.size(); ++j) tile_rows.at[j] = value_ + j * tile_dims;
+    AddValues(tile_rows, keys.size(), nullptr);
     if (finite) return;
     for (std::int64_t h = 0; h < num_heads_; ++h) {
       const std::int64_t slot = h * block_.rows;
-      AddNonFinite(block_.ForKvHead(block_.kv_head + h), 0, block_.rows, keys, values + h * dims, value_stride_,
-                   {scores_ + slot * kStreamedKeys, kStreamedKeys, 1}, {output_ + slot * dims, dims, 1});
+      AddNonFinite<T>(block_.ForKvHead(block_.kv_head + h), 0, block_.rows, keys,
+                      {scores_ + slot * kStreamedKeys, kStreamedKeys, 1}, {output_ + slot * dims, dims, 1});
     }
   }
 
-  // Dot products of kRows rows with kTokens keys, of which num_keys exist; in place of the others the last is read again.
+  // Dot products of kRows rows with kTokens keys, whose head begins at element `head` of their rows.
   template <int kRows>
-  HWY_INLINE void Scores(const T* keys, std::int64_t num_keys, std::int64_t slot, std::int64_t j) {
+  HWY_INLINE void Scores(const T* const* keys, std::int64_t head, std::int64_t slot, std::int64_t j) {
     const Lanes d;
     const std::int64_t dims = shape_.head_dim;
     const T* key[kTokens];
-    for (std::int64_t k = 0; k < kTokens; ++k) key[k] = keys + std::min(k, num_keys - 1) * key_stride_;
+    for (std::int64_t k = 0; k < kTokens; ++k) key[k] = keys[k] + head;
     Vector sum[kRows][kTokens];
     for (auto& sums : sum) {
       for (Vector& v : sums) v = hn::Zero(d);
@@ -267,28 +275,30 @@ class StreamAttention {
     }
   }
 
-  // output += P · values, for all rows of all heads; values [tokens, heads, Dv]. `ahead` is null where the values are in a
+  // output += P · values, for all rows of all heads; each row of values [heads, Dv]. `ahead` is null where the values are in a
   // cache.
   template <typename V>
-  HWY_INLINE void AddValues(const V* values, std::int64_t stride, std::int64_t num_keys, PrefetchCursor* ahead) {
+  HWY_INLINE void AddValues(const Rows<V>& values, std::int64_t num_keys, PrefetchCursor<T>* ahead) {
     const std::int64_t dims = shape_.value_head_dim;
     std::int64_t j = 0;
     for (; j + kTokens <= num_keys; j += kTokens) {
       ForRowGroups([&](auto rows, std::int64_t h, std::int64_t slot) HWY_ATTR {
         if (ahead != nullptr) ahead->Advance(kTokens * rows * value_share_bytes_);
-        AddTokens<rows, kTokens>(values + j * stride + h * dims, stride, slot, j);
+        AddTokens<rows, kTokens>(values.at + j, h * dims, slot, j);
       });
     }
     for (; j < num_keys; ++j) {
       ForRowGroups([&](auto rows, std::int64_t h, std::int64_t slot)
-                       HWY_ATTR { AddTokens<rows, 1>(values + j * stride + h * dims, stride, slot, j); });
+                       HWY_ATTR { AddTokens<rows, 1>(values.at + j, h * dims, slot, j); });
     }
   }
 
   template <int kRows, std::int64_t kCount, typename V>
-  HWY_INLINE void AddTokens(const V* values, std::int64_t stride, std::int64_t slot, std::int64_t j) {
+  HWY_INLINE void AddTokens(const V* const* values, std::int64_t head, std::int64_t slot, std::int64_t j) {
     const Lanes d;
     const std::int64_t dims = shape_.value_head_dim;
+    const V* value[kCount];
+    for (std::int64_t k = 0; k < kCount; ++k) value[k] = values[k] + head;
     Vector p[kRows][kCount];
     for (std::int64_t r = 0; r < kRows; ++r) {
       for (std::int64_t k = 0; k < kCount; ++k) p[r][k] = hn::Set(d, scores_[(slot + r) * kStreamedKeys + j + k]);
@@ -298,7 +308,7 @@ class StreamAttention {
       const std::int64_t left = dims - dim;
       Vector v_lanes[kCount];
       HWY_UNROLL(4)
-      for (std::int64_t k = 0; k < kCount; ++k) v_lanes[k] = LoadColumns(values + k * stride + dim, left);
+      for (std::int64_t k = 0; k < kCount; ++k) v_lanes[k] = LoadColumns(value[k] + dim, left);
       HWY_UNROLL(4)
       for (std::int64_t r = 0; r < kRows; ++r) {
         float* const to = output + r * dims + dim;
@@ -327,8 +337,8 @@ class StreamAttention {
   const AttentionShape& shape_;
   const std::int64_t num_heads_;
   const std::int64_t query_stride_;
-  const std::int64_t key_stride_;
-  const std::int64_t value_stride_;
+  const TokenRows<T> keys_;
+  const TokenRows<T> values_;
   const std::int64_t key_share_bytes_;  // of one head's key: what to prefetch for each row that attends to it
   const std::int64_t value_share_bytes_;
   float* query_;

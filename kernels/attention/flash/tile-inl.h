@@ -22,6 +22,7 @@
 #include "kernels/attention/flash/prefetch_cursor.h"
 #include "kernels/attention/flash/row_block.h"
 #include "kernels/attention/flash/schedule.h"
+#include "kernels/attention/flash/token_rows.h"
 #include "kernels/common/executor.h"
 #include "kernels/common/simd_math-inl.h"
 #include "kernels/common/simd_multiply-inl.h"
@@ -39,6 +40,8 @@ class TileAttention {
   TileAttention(const RowBlock& block, const AttentionPlan& plan, float* scratch)
       : block_(block),
         shape_(block.params.shape),
+        keys_(TokenRows<T>::Keys(block.params, block.sequence, block.kv_head)),
+        values_(TokenRows<T>::Values(block.params, block.sequence, block.kv_head)),
         key_block_(plan.key_block),
         num_vectors_(CeilDivide(block.rows, kLanes)),
         num_panels_(CeilDivide(num_vectors_, kTileVectors)) {
@@ -122,24 +125,17 @@ class TileAttention {
     }
   }
 
-  const T* KeyAt(std::int64_t key) const {
-    return static_cast<const T*>(block_.params.key) + block_.KeyToken(key) * shape_.head_dim;
-  }
-  const T* ValueAt(std::int64_t key) const {
-    return static_cast<const T*>(block_.params.value) + block_.KeyToken(key) * shape_.value_head_dim;
-  }
-
   // Requests keys and values of the next block, a few lines between the tiles of the products.
   class NextBlock {
    public:
     NextBlock(const TileAttention& attention, KeyRange keys)
-        : key_(attention.KeyAt(keys.begin), attention.shape_.kv_heads * KeyBytes(attention), KeyBytes(attention), keys.size()),
-          value_(attention.ValueAt(keys.begin), attention.shape_.kv_heads * ValueBytes(attention), ValueBytes(attention),
-                 keys.size()) {
+        : key_(attention.keys_, keys, attention.shape_.head_dim),
+          value_(attention.values_, keys, attention.shape_.value_head_dim) {
       const std::int64_t rows = attention.key_block_ + attention.shape_.value_head_dim;
       const std::int64_t tiles = attention.num_panels_ * CeilDivide(rows, kTileRows);
-      key_step_bytes_ = CeilDivide(keys.size() * KeyBytes(attention), tiles);
-      value_step_bytes_ = CeilDivide(keys.size() * ValueBytes(attention), tiles);
+      const std::int64_t column_bytes = keys.size() * std::int64_t{sizeof(T)};
+      key_step_bytes_ = CeilDivide(column_bytes * attention.shape_.head_dim, tiles);
+      value_step_bytes_ = CeilDivide(column_bytes * attention.shape_.value_head_dim, tiles);
     }
 
     void Advance() {
@@ -148,13 +144,8 @@ class TileAttention {
     }
 
    private:
-    static std::int64_t KeyBytes(const TileAttention& attention) { return attention.shape_.head_dim * std::int64_t{sizeof(T)}; }
-    static std::int64_t ValueBytes(const TileAttention& attention) {
-      return attention.shape_.value_head_dim * std::int64_t{sizeof(T)};
-    }
-
-    PrefetchCursor key_;
-    PrefetchCursor value_;
+    PrefetchCursor<T> key_;
+    PrefetchCursor<T> value_;
     std::int64_t key_step_bytes_;
     std::int64_t value_step_bytes_;
   };
@@ -162,11 +153,9 @@ class TileAttention {
   // All panels attend to `keys`; `next` follow.
   void AttendBlock(KeyRange keys, KeyRange next) {
     const std::int64_t dims = shape_.head_dim, value_dims = shape_.value_head_dim;
-    const T* const key = KeyAt(keys.begin);
-    const T* const value = ValueAt(keys.begin);
-    LoadTile(key, shape_.kv_heads * dims, keys.size(), dims, key_);
+    LoadTile(keys_, keys, dims, key_);
     std::fill_n(key_ + keys.size() * dims, TileScratch::kKeyPadding * dims, 0.0f);
-    const bool finite = LoadTile(value, shape_.kv_heads * value_dims, keys.size(), value_dims, value_);
+    const bool finite = LoadTile(values_, keys, value_dims, value_);
     if (!finite) ZeroNonFinite(value_, keys.size() * value_dims);
 
     NextBlock next_block(*this, next);
@@ -177,9 +166,8 @@ class TileAttention {
       if (seen.begin >= seen.end) continue;
       AttendPanel(panel, seen, seen.begin - keys.begin, next_block);
       if (!finite) {
-        AddNonFinite(block_, panel.row_begin, panel.row_end, seen,
-                     value + (seen.begin - keys.begin) * shape_.kv_heads * value_dims, shape_.kv_heads * value_dims,
-                     {scores_, 1, panel.stride}, {panel.output, 1, panel.stride});
+        AddNonFinite<T>(block_, panel.row_begin, panel.row_end, seen, {scores_, 1, panel.stride},
+                        {panel.output, 1, panel.stride});
       }
     }
   }
@@ -349,6 +337,8 @@ class TileAttention {
 
   const RowBlock& block_;
   const AttentionShape& shape_;
+  const TokenRows<T> keys_;
+  const TokenRows<T> values_;
   const std::int64_t key_block_;
   const std::int64_t num_vectors_;
   const std::int64_t num_panels_;
