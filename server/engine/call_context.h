@@ -6,12 +6,13 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "server/engine/kv_cache/resources.h"
 
 namespace ridgeline::engine {
 
 struct CallContext {
-  std::string request_id;   // for logs
-  std::string client = {};  // takes turns with other clients; empty: one of those who give no name
+  std::string request_id;        // for logs
+  kv_cache::Caller caller = {};  // takes turns with other clients; an empty name: one of those who give none
   absl::Time deadline = absl::InfiniteFuture();
   std::int64_t max_answer_bytes = std::numeric_limits<std::int64_t>::max();  // of the tensors that the caller can take back
 };

@@ -65,10 +65,12 @@ class EngineImpl final : public Engine {
     done(base::Unsupported("", "this server has no KV caches"));
     return nullptr;
   }
-  absl::StatusOr<std::unique_ptr<SequenceReader>> ExportSequence(const std::string& /*name*/) override {
+  absl::StatusOr<std::unique_ptr<SequenceReader>> ExportSequence(const kv_cache::Caller& /*caller*/,
+                                                                 const std::string& /*name*/) override {
     return base::Unsupported("", "this server has no KV caches");
   }
-  absl::StatusOr<std::unique_ptr<SequenceWriter>> ImportSequence(const std::string& /*parent*/,
+  absl::StatusOr<std::unique_ptr<SequenceWriter>> ImportSequence(const kv_cache::Caller& /*caller*/,
+                                                                 const std::string& /*parent*/,
                                                                  const std::string& /*sequence_id*/,
                                                                  SequenceHeader /*header*/) override {
     return base::Unsupported("", "this server has no KV caches");

@@ -20,6 +20,7 @@
 #include "server/engine/attend_request.h"
 #include "server/engine/call.h"
 #include "server/engine/call_context.h"
+#include "server/engine/kv_cache/resources.h"
 #include "server/engine/load.h"
 #include "server/engine/roofline.h"
 #include "server/engine/sequence_transfer.h"
@@ -56,11 +57,13 @@ class Engine {
   virtual std::shared_ptr<Call> AppendKeyValue(AppendKeyValueRequest request, CallContext context, AppendKeyValueDone done) = 0;
 
   // The sequence as it is now, to be read piece by piece. Errors: INVALID_ARGUMENT, NOT_FOUND.
-  virtual absl::StatusOr<std::unique_ptr<SequenceReader>> ExportSequence(const std::string& name) = 0;
+  virtual absl::StatusOr<std::unique_ptr<SequenceReader>> ExportSequence(const kv_cache::Caller& caller,
+                                                                         const std::string& name) = 0;
 
   // A new sequence of the cache `parent`, to be written piece by piece; an empty id: the server makes one. Errors:
   // INVALID_ARGUMENT naming the field ("parent", "sequence_id", or below "part.header"), NOT_FOUND, ALREADY_EXISTS.
-  virtual absl::StatusOr<std::unique_ptr<SequenceWriter>> ImportSequence(const std::string& parent,
+  virtual absl::StatusOr<std::unique_ptr<SequenceWriter>> ImportSequence(const kv_cache::Caller& caller,
+                                                                         const std::string& parent,
                                                                          const std::string& sequence_id,
                                                                          SequenceHeader header) = 0;
 

@@ -185,7 +185,7 @@ void EngineMetrics::MirroredCounter::Follow(std::int64_t total) {
 
 void EngineMetrics::UpdateOnScrape(const Load& load, const device::Device& device) {
   const device::MemoryStats memory = device.memory_stats();
-  lanes_busy_.Set(load.running_requests);
+  lanes_busy_.Set(load.busy_lanes);
   queue_requests_.Set(load.queued_requests);
   admitted_bytes_.Set(static_cast<double>(load.admitted_bytes));
   allocated_bytes_.Set(static_cast<double>(memory.allocated_bytes));

@@ -7,7 +7,8 @@ namespace ridgeline::engine {
 
 struct Load {
   int queued_requests = 0;
-  int running_requests = 0;  // = lanes busy
+  int running_requests = 0;  // those that share a launch count one each
+  int busy_lanes = 0;
   std::int64_t admitted_bytes = 0;
   bool draining = false;
 };

@@ -269,6 +269,7 @@ Load Scheduler::load() const {
   base::MutexLock lock(&mutex_);
   return {.queued_requests = queue_.size(),
           .running_requests = NumRunning(),
+          .busy_lanes = NumRunning(),
           .admitted_bytes = queue_.admitted_bytes(),
           .draining = draining_};
 }
