@@ -2,13 +2,12 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "google/protobuf/duration.pb.h"
 #include "server/api/data_type.h"
+#include "server/api/tensor_converter.h"
 #include "server/api/wire_reader.h"
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
@@ -18,47 +17,10 @@ namespace {
 
 using kernels::attention::Algorithm;
 
-// The overloads of data_type.h, beside this file's own.
+// The overloads of data_type.h and tensor_converter.h, beside this file's own.
+using api::Convert;
 using api::FromMessage;
 using api::ToMessage;
-
-// What the conversion of one message needs everywhere: where payloads lie, and who keeps them.
-struct Source {
-  const SplitMessage& split;
-  std::shared_ptr<const void> owner;
-};
-
-absl::StatusOr<engine::Tensor> FromMessage(const v1::Tensor& message, const std::string& field, const Source& source) {
-  engine::Tensor tensor;
-  RIDGELINE_ASSIGN_OR_RETURN(tensor.data_type, FromMessage(message.data_type(), field + ".data_type"));
-  tensor.shape.assign(message.shape().begin(), message.shape().end());
-  switch (message.storage_case()) {
-    case v1::Tensor::kInlineData: {
-      const Payload& payload = source.split.FindPayload(message.inline_data());
-      tensor.storage = engine::InlineData{payload.slices, payload.size_bytes, source.owner};
-      break;
-    }
-    case v1::Tensor::kSharedMemory:
-      tensor.storage = engine::SharedMemorySlice{message.shared_memory().region(), message.shared_memory().offset_bytes()};
-      break;
-    case v1::Tensor::kRandom: {
-      engine::RandomFill fill{.seed = message.random().seed(), .mean = message.random().mean()};
-      if (message.random().has_standard_deviation()) fill.standard_deviation = message.random().standard_deviation();
-      tensor.storage = fill;
-      break;
-    }
-    case v1::Tensor::STORAGE_NOT_SET:
-      break;
-  }
-  return tensor;
-}
-
-absl::Status Convert(bool present, const v1::Tensor& message, const std::string& field, const Source& source,
-                     std::optional<engine::Tensor>& tensor) {
-  if (!present) return absl::OkStatus();
-  RIDGELINE_ASSIGN_OR_RETURN(tensor, FromMessage(message, field, source));
-  return absl::OkStatus();
-}
 
 absl::Status Convert(const v1::DenseKeyValue& message, const Source& source, std::optional<engine::DenseKeyValue>& dense) {
   dense.emplace();
@@ -66,6 +28,14 @@ absl::Status Convert(const v1::DenseKeyValue& message, const Source& source, std
   RIDGELINE_RETURN_IF_ERROR(Convert(message.has_value(), message.value(), "dense.value", source, dense->value));
   dense->lengths.assign(message.lengths().begin(), message.lengths().end());
   return absl::OkStatus();
+}
+
+absl::Status Convert(const v1::PagedKeyValue& message, const Source& source, std::optional<engine::PagedKeyValue>& paged) {
+  paged.emplace();
+  paged->sequences.assign(message.sequences().begin(), message.sequences().end());
+  paged->layer = message.layer();
+  RIDGELINE_RETURN_IF_ERROR(Convert(message.has_new_key(), message.new_key(), "paged.new_key", source, paged->new_key));
+  return Convert(message.has_new_value(), message.new_value(), "paged.new_value", source, paged->new_value);
 }
 
 absl::StatusOr<std::optional<Algorithm>> FromMessage(v1::Algorithm algorithm) {
@@ -110,19 +80,11 @@ absl::StatusOr<engine::AttendRequest> Convert(const v1::AttendRequest& message, 
   engine::AttendRequest request;
   RIDGELINE_RETURN_IF_ERROR(Convert(message.has_query(), message.query(), "query", source, request.query));
   request.query_lengths.assign(message.query_lengths().begin(), message.query_lengths().end());
-  if (message.has_paged()) request.paged.emplace();
+  if (message.has_paged()) RIDGELINE_RETURN_IF_ERROR(Convert(message.paged(), source, request.paged));
   if (message.has_dense()) RIDGELINE_RETURN_IF_ERROR(Convert(message.dense(), source, request.dense));
   RIDGELINE_RETURN_IF_ERROR(Convert(message.options(), source, request.options));
   RIDGELINE_RETURN_IF_ERROR(Convert(message.output(), request.output));
   return request;
-}
-
-google::protobuf::Duration ToMessage(absl::Duration duration) {
-  google::protobuf::Duration message;
-  const std::int64_t nanoseconds = absl::ToInt64Nanoseconds(duration);
-  message.set_seconds(nanoseconds / 1'000'000'000);
-  message.set_nanos(static_cast<std::int32_t>(nanoseconds % 1'000'000'000));
-  return message;
 }
 
 v1::Bound ToMessage(engine::Bound bound) {
@@ -162,21 +124,13 @@ void Convert(const engine::ExecutionReport& report, v1::ExecutionReport& message
   }
 }
 
-void Convert(const engine::OutputTensor& tensor, v1::Tensor& message) {
-  message.set_data_type(ToMessage(tensor.data_type));
-  for (const std::int64_t extent : tensor.shape) message.add_shape(extent);
-}
-
 }  // namespace
 
 absl::StatusOr<engine::AttendRequest> ParseAttendRequest(absl::Span<const device::HostSlice> wire,
                                                          std::shared_ptr<const void> owner) {
   RIDGELINE_ASSIGN_OR_RETURN(const SplitMessage split, Split(*v1::AttendRequest::descriptor(), wire));
   v1::AttendRequest message;
-  if (!message.ParseFromString(split.skeleton)) {
-    return base::WithReason(absl::InvalidArgumentError("the request is not a valid ridgeline.v1.AttendRequest"),
-                            base::kReasonMalformedMessage);
-  }
+  RIDGELINE_RETURN_IF_ERROR(ParseSkeleton(split, message));
   return Convert(message, Source{split, std::move(owner)});
 }
 

@@ -193,6 +193,13 @@ const Payload& SplitMessage::FindPayload(const std::string& token) const {
   return payloads[payload_idx];
 }
 
+absl::Status ParseSkeleton(const SplitMessage& split, google::protobuf::Message& message) {
+  if (message.ParseFromString(split.skeleton)) return absl::OkStatus();
+  return base::WithReason(
+      absl::InvalidArgumentError(absl::StrCat("the request is not a valid ", message.GetDescriptor()->full_name())),
+      base::kReasonMalformedMessage);
+}
+
 absl::StatusOr<SplitMessage> Split(const Descriptor& descriptor, absl::Span<const device::HostSlice> wire) {
   SplitMessage split;
   Splitter splitter(wire, split);

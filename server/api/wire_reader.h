@@ -9,9 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "google/protobuf/descriptor.h"
+#include "google/protobuf/message.h"
 #include "server/device/buffer.h"
 
 namespace ridgeline::api {
@@ -34,6 +36,9 @@ struct SplitMessage {
 // client sends is blown up by parsing it.
 inline constexpr int kMaxPayloads = 64;
 inline constexpr std::int64_t kMaxSkeletonBytes = std::int64_t{16} << 20;
+
+// Parses what is left of a message; its inline_data fields hold tokens. Error: INVALID_ARGUMENT with reason MALFORMED_MESSAGE.
+absl::Status ParseSkeleton(const SplitMessage& split, google::protobuf::Message& message);
 
 // Splits the wire bytes of a message of type `descriptor`. Does not check that the skeleton parses. Errors: INVALID_ARGUMENT
 // with reason MALFORMED_MESSAGE for bytes that are no message (groups count as such: proto3 has none) or one beyond the bounds
