@@ -2,38 +2,43 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 
-#include "absl/container/node_hash_map.h"
-
 namespace ridgeline::engine::kv_cache {
 
+// Pages are those that were taken for the client's sequences and are not free yet, whoever uses them now.
 struct ClientAccount {
   std::string client;
   std::int64_t caches = 0;
   std::int64_t sequences = 0;
   std::int64_t pages = 0;
-
-  bool IsEmpty() const { return caches == 0 && sequences == 0 && pages == 0; }
+  std::int64_t planned_pages = 0;  // for whoever adds up what a request would take
 };
 
-// Not thread-safe.
+// Accounts live as long as something is on them. Not thread-safe.
 class ClientLedger {
  public:
-  // What the client holds; zeros if it is not known.
+  // A copy; zeros if the client is not known.
   ClientAccount Balance(std::string_view client) const;
 
-  // The client's account, made if need be; who opens it adds something to it. The pointer lives until Close.
-  ClientAccount* Open(std::string_view client);
+  ClientAccount* AddCache(std::string_view client);
+  ClientAccount* AddSequence(std::string_view client);
+  void RemoveCache(ClientAccount* account);
+  void RemoveSequence(ClientAccount* account);
+  // To be called after pages were taken off the account.
+  void Settle(ClientAccount* account);
 
-  // To be called after something was taken off the account: forgets it if nothing is left.
-  void Close(ClientAccount* account);
-
-  std::int64_t size() const { return static_cast<std::int64_t>(accounts_.size()); }
+  std::int64_t num_sequences() const { return num_sequences_; }  // of all clients
+  std::int64_t num_clients() const { return static_cast<std::int64_t>(accounts_.size()); }
 
  private:
-  absl::node_hash_map<std::string, ClientAccount> accounts_;
+  ClientAccount* Open(std::string_view client);
+
+  std::map<std::string, ClientAccount, std::less<>> accounts_;
+  std::int64_t num_sequences_ = 0;
 };
 
 }  // namespace ridgeline::engine::kv_cache

@@ -17,6 +17,7 @@
 namespace ridgeline::engine::kv_cache {
 
 inline constexpr std::int64_t kMaxLayers = 4096;
+inline constexpr std::int64_t kMaxKvHeads = std::int64_t{1} << 16;
 inline constexpr std::int64_t kMaxPageTokens = 256;
 inline constexpr std::int64_t kDefaultPageTokens = 16;
 inline constexpr std::int64_t kMaxHeadDim = 256;

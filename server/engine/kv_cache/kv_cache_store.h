@@ -92,6 +92,36 @@ class KvCacheStore {
   // What has been taken out under the mutex and is freed after it: arenas go back to the device.
   using Garbage = std::vector<std::shared_ptr<KvCache>>;
 
+  struct FoundSequence {
+    std::shared_ptr<KvCache> cache;
+    std::shared_ptr<Sequence> sequence;
+  };
+
+  // Takes the id for a cache that is being made; the account that has it now.
+  absl::StatusOr<ClientAccount*> Reserve(const Caller& caller, const std::string& cache_id)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::shared_ptr<KvCache>> FindCache(const Caller& caller, std::string_view cache_id, absl::Time now,
+                                                     Garbage& garbage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<FoundSequence> FindSequence(const Caller& caller, std::string_view name, absl::Time now, Garbage& garbage)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Also SEQUENCE_BUSY.
+  absl::StatusOr<FoundSequence> FindIdleSequence(const Caller& caller, std::string_view name, absl::Time now, Garbage& garbage)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Made by the caller, in the cache, if the id is new and quotas allow it.
+  absl::StatusOr<std::shared_ptr<Sequence>> AddSequence(const Caller& caller, KvCache& cache, const std::string& sequence_id,
+                                                        bool hidden, const Sequence* origin, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RemoveCache(Caches::iterator place, Garbage& garbage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::int64_t RemoveExpired(absl::Time now, Garbage& garbage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  std::shared_ptr<const SequenceSelection> MakeSelection(const std::shared_ptr<KvCache>& cache, std::int64_t layer,
+                                                         SequenceSelection::Sequences sequences,
+                                                         absl::Span<const std::int64_t> append_tokens, absl::Time now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndWork(KvCache& cache);
+  void EndUse(SequenceUse& use, bool commit);
+  void EndTransfer(const Transfer& transfer);
+
   const KvCacheOptions options_;
   const AllocateArena allocate_arena_;
   const base::Clock& clock_;
@@ -100,8 +130,7 @@ class KvCacheStore {
   ClientLedger ledger_ ABSL_GUARDED_BY(mutex_);
   Caches caches_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t next_uid_ ABSL_GUARDED_BY(mutex_) = 1;
-  std::int64_t num_sequences_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::int64_t num_expired_ ABSL_GUARDED_BY(mutex_) = 0;
+  KvCacheStatistics gone_ ABSL_GUARDED_BY(mutex_);  // what caches that are gone have counted
 };
 
 }  // namespace ridgeline::engine::kv_cache

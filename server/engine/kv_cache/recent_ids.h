@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstddef>
-#include <deque>
+#include <list>
 #include <string>
 #include <string_view>
 
@@ -15,22 +15,18 @@ class RecentIds {
  public:
   explicit RecentIds(std::size_t capacity) : capacity_(capacity) {}
 
-  void Add(const std::string& id);
-  // Forgets it.
+  // One that is not remembered.
+  void Add(std::string id);
+  // Forgets it, if it is remembered.
   void Remove(std::string_view id);
   bool Contains(std::string_view id) const;
-  std::size_t size() const { return newest_.size(); }
+  std::size_t size() const { return order_.size(); }
 
  private:
-  struct Entry {
-    std::string id;
-    std::uint64_t number;
-  };
-
   const std::size_t capacity_;
-  std::deque<Entry> order_;  // oldest first; entries whose number is not the newest are void
-  absl::flat_hash_map<std::string, std::uint64_t> newest_;
-  std::uint64_t next_number_ = 0;
+  std::list<std::string> order_;  // oldest first
+  // The keys are the list's strings.
+  absl::flat_hash_map<std::string_view, std::list<std::string>::const_iterator> places_;
 };
 
 }  // namespace ridgeline::engine::kv_cache

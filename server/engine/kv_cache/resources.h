@@ -36,10 +36,9 @@ struct CreateCacheRequest {
 
 // A cache at one moment.
 struct CacheInfo {
-  std::string name;   // kvCaches/{kv_cache}
-  std::string owner;  // the client that made it
-  Geometry geometry;
-  std::int64_t capacity_bytes = 0;
+  std::string name;             // kvCaches/{kv_cache}
+  std::string owner;            // the client that made it
+  Geometry geometry;            // capacity_bytes of ridgeline.v1: capacity_pages * PageBytes()
   std::int64_t used_pages = 0;  // one that several sequences share counts once
   absl::Duration lease_duration;
   absl::Time expire_time;

@@ -25,7 +25,7 @@ namespace ridgeline::engine::kv_cache {
 
 class KvCache;
 class KvCacheStore;
-class Sequence;
+struct Sequence;
 
 // What a request names.
 struct SelectRequest {
@@ -55,12 +55,16 @@ class SequenceSelection {
 
  private:
   friend class KvCacheStore;
+  friend class SequenceUse;
+
+  using Sequences = absl::InlinedVector<std::shared_ptr<Sequence>, 1>;
+
   SequenceSelection(KvCacheStore& store, std::shared_ptr<KvCache> cache, std::int64_t layer);
 
   KvCacheStore& store_;
   const std::shared_ptr<KvCache> cache_;
   const std::int64_t layer_;
-  absl::InlinedVector<std::shared_ptr<Sequence>, 1> sequences_;
+  Sequences sequences_;
   absl::InlinedVector<std::int64_t, 1> append_tokens_;  // empty: reads
   absl::InlinedVector<std::int64_t, 1> expected_tokens_;
 };
@@ -78,6 +82,16 @@ struct UsedSequence {
 // afterwards its pages may be written by other work. Not thread-safe, but each call may come from another thread.
 class SequenceUse {
  public:
+  // What the cache keeps of a sequence. Its tail is entries [tail_begin, tail_end) of the table: those that it has already are
+  // written in place, or replaced by copies if they are shared; the others are new.
+  struct Member {
+    std::shared_ptr<Sequence> sequence;
+    std::int64_t tail_begin = 0;
+    std::int64_t tail_end = 0;
+
+    bool IsRead() const { return tail_begin == tail_end; }
+  };
+
   ~SequenceUse();
   SequenceUse(const SequenceUse&) = delete;
   SequenceUse& operator=(const SequenceUse&) = delete;
@@ -98,20 +112,13 @@ class SequenceUse {
   friend class KvCache;
   friend class KvCacheStore;
 
-  // The place of a sequence's tail in tail_pages_, and what it replaces.
-  struct Member {
-    std::shared_ptr<Sequence> sequence;
-    std::int64_t tail_begin = 0;  // first entry of the sequence's table that the work writes
-    std::int64_t tail_size = 0;
-  };
-
-  SequenceUse(KvCacheStore& store, std::shared_ptr<KvCache> cache, std::int64_t layer);
+  SequenceUse(KvCacheStore& store, const SequenceSelection& selection);
 
   KvCacheStore& store_;
-  std::shared_ptr<KvCache> cache_;  // null once ended
+  std::shared_ptr<KvCache> cache_;  // null unless it has begun and not ended
   const std::int64_t layer_;
   absl::InlinedVector<UsedSequence, 1> used_;
-  absl::InlinedVector<Member, 1> members_;           // likewise
+  absl::InlinedVector<Member, 1> members_;           // in the same order
   absl::InlinedVector<std::int32_t, 2> tail_pages_;  // of all members, one after the other
   absl::InlinedVector<kernels::kv_cache::PageCopy, 1> copies_;
 };

@@ -10,7 +10,7 @@ namespace ridgeline::engine::kv_cache {
 
 class KvCache;
 class KvCacheStore;
-class Sequence;
+struct Sequence;
 
 // Dropping it gives its pages back (once running work has let go of them), unless it was published. Thread-safe; does not
 // outlive its store.
@@ -21,15 +21,16 @@ class Transfer {
   Transfer& operator=(const Transfer&) = delete;
 
   const Geometry& geometry() const;
-  SequenceInfo info() const;
+  const SequenceInfo& info() const { return info_; }  // as it was when the transfer began
 
  private:
   friend class KvCacheStore;
-  Transfer(KvCacheStore& store, std::shared_ptr<KvCache> cache, std::shared_ptr<Sequence> sequence);
+  Transfer(KvCacheStore& store, std::shared_ptr<KvCache> cache, std::shared_ptr<Sequence> sequence, SequenceInfo info);
 
   KvCacheStore& store_;
   const std::shared_ptr<KvCache> cache_;
   const std::shared_ptr<Sequence> sequence_;
+  const SequenceInfo info_;
 };
 
 }  // namespace ridgeline::engine::kv_cache
