@@ -55,7 +55,7 @@ struct Geometry {
 
 // As a client asks for it; fields as in ridgeline.v1.KvCache.
 struct GeometryRequest {
-  std::optional<kernels::DataType> data_type;
+  std::optional<kernels::DataType> data_type = {};
   std::int64_t layers = 0;
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;

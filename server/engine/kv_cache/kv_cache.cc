@@ -49,8 +49,11 @@ std::shared_ptr<Sequence> KvCache::Add(std::string sequence_id, std::string_view
     sequence->lengths = origin->lengths;
     for (const std::int32_t page : sequence->table) pool_.Share(page);
   }
-  if (state == Sequence::State::kHidden) ++num_hidden_;
-  evicted_.Remove(sequence->id);
+  if (state == Sequence::State::kHidden) {
+    ++num_hidden_;
+  } else {
+    evicted_.Remove(sequence->id);
+  }
   sequence->place_by_use = by_use_.insert(by_use_.end(), sequence.get());
   sequences_[sequence->id] = sequence;
   return sequence;
@@ -78,6 +81,7 @@ void KvCache::Publish(Sequence& sequence) {
   RIDGELINE_CHECK(sequence.state == Sequence::State::kHidden && !sequence.IsBusy());
   sequence.state = Sequence::State::kListed;
   --num_hidden_;
+  evicted_.Remove(sequence.id);
 }
 
 void KvCache::Truncate(Sequence& sequence, std::int64_t length) {

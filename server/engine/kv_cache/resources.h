@@ -23,14 +23,14 @@ enum class EvictionPolicy : std::uint8_t { kNone, kLeastRecentlyUsed };
 
 // Who calls, from the call's metadata. Both come from the client and may be anything.
 struct Caller {
-  std::string client;         // x-ridgeline-client, or what stands for it: whose quota counts
-  std::string session_token;  // x-ridgeline-session
+  std::string client = {};         // x-ridgeline-client, or what stands for it: whose quota counts
+  std::string session_token = {};  // x-ridgeline-session
 };
 
 struct CreateCacheRequest {
-  std::string cache_id;  // empty: the server makes one
+  std::string cache_id = {};  // empty: the server makes one
   GeometryRequest geometry;
-  std::optional<absl::Duration> lease_duration;  // unset: kDefaultLease
+  std::optional<absl::Duration> lease_duration = {};  // unset: kDefaultLease
   EvictionPolicy eviction_policy = EvictionPolicy::kNone;
 };
 
@@ -63,7 +63,7 @@ struct SequenceInfo {
 
 struct ListRequest {
   int page_size = 0;  // 0: kDefaultListSize
-  std::string page_token;
+  std::string page_token = {};
 };
 
 template <typename Info>
@@ -75,7 +75,7 @@ struct ListPage {
 // Bounds of what all clients, and each client, may hold. A client's pages are those that were taken for its sequences and are
 // still used by any sequence.
 struct KvCacheOptions {
-  std::string instance_id;  // of this server, made at its start
+  std::string instance_id = {};  // of this server, made at its start
   std::int64_t max_arena_bytes = std::numeric_limits<std::int64_t>::max();
   std::int64_t max_caches = 1024;
   std::int64_t max_caches_per_client = 64;

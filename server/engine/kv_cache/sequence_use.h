@@ -29,9 +29,10 @@ struct Sequence;
 
 // What a request names.
 struct SelectRequest {
-  std::vector<std::string> sequences;  // kvCaches/{kv_cache}/sequences/{sequence}; one cache, each at most once, at least one
+  std::vector<std::string> sequences =
+      {};  // kvCaches/{kv_cache}/sequences/{sequence}; one cache, each at most once, at least one
   std::int64_t layer = 0;
-  std::vector<std::int64_t> append_tokens;  // one for each sequence, >= 0; empty: nothing is appended
+  std::vector<std::int64_t> append_tokens = {};  // one for each sequence, >= 0; empty: nothing is appended
 
   // Where these fields are in the request message, for errors.
   const char* sequences_field = "paged.sequences";
