@@ -25,8 +25,9 @@ ABSL_FLAG(std::uint64_t, seed, 1,
 ABSL_FLAG(std::optional<int>, repeat, std::nullopt,
           "Timed calls; the one with the median kernel time is reported. Empty: 1, and 5 for compare.");
 ABSL_FLAG(std::int64_t, key_tokens, 0, "Key tokens of random tensors. 0: as --random has it.");
-ABSL_FLAG(std::int64_t, kv_heads, 0, "Key-value heads of random tensors. 0: as many as query heads, or as the shape has it.");
-ABSL_FLAG(std::int64_t, value_head_dim, 0, "Head dimension of random values. 0: the keys'.");
+ABSL_FLAG(std::int64_t, kv_heads, 0,
+          "Key-value heads of random tensors or of a KV cache. 0: as many as query heads, or as the shape has it.");
+ABSL_FLAG(std::int64_t, value_head_dim, 0, "Head dimension of random values, or of a KV cache's. 0: the keys'.");
 
 namespace ridgeline::cli {
 

@@ -93,6 +93,16 @@ absl::StatusOr<CommandLine> ParseCommandLine(absl::Span<const std::string> argum
   return command_line;
 }
 
+absl::Status SetOperands(const Command& command, absl::Span<const std::string> words) {
+  const std::size_t num_own = absl::StrContains(command.name, ' ') ? 2 : 1;
+  for (std::size_t i = num_own; i < words.size(); ++i) {
+    if (i - num_own == command.operands.size()) return UsageError(absl::StrCat("'", words[i], "' is one word too many"));
+    std::string error;
+    if (!absl::FindCommandLineFlag(command.operands[i - num_own])->ParseFrom(words[i], &error)) return UsageError(error);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckFlagsBelongTo(const Command& command, const CommandLine& command_line) {
   for (const std::string& flag : command_line.flags) {
     if (Contains(CommonFlags(), flag) || Contains(command.flags, flag)) continue;

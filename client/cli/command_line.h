@@ -21,6 +21,10 @@ struct CommandLine {
 // with the one that was probably meant, and for a value that the flag refuses.
 absl::StatusOr<CommandLine> ParseCommandLine(absl::Span<const std::string> arguments);
 
+// Sets the flags that the words behind the command's own stand for. A usage error for one word too many, and for a value that
+// the flag refuses.
+absl::Status SetOperands(const Command& command, absl::Span<const std::string> words);
+
 // A usage error for a given flag that neither `command` nor every command reads: it would be ignored without a word.
 absl::Status CheckFlagsBelongTo(const Command& command, const CommandLine& command_line);
 

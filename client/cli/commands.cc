@@ -1,5 +1,8 @@
 #include "client/cli/commands.h"
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
 namespace ridgeline::cli {
 
 absl::Span<const Command> Commands() {
@@ -31,6 +34,57 @@ absl::Span<const Command> Commands() {
         "seed",     "dtype",    "algorithm",     "causal",       "window_left", "window_right",
         "scale",    "soft_cap", "inline_output", "allow_refused"},
        &RunLoad},
+      {"cache create",
+       "makes a KV cache, or a sequence in one",
+       {"cache create chat --layers=32 --kv_heads=8 --head_dim=128 --dtype=bfloat16 --capacity_pages=4096",
+        "cache create chat/a", "cache create --kv_heads=2 --capacity_bytes=1073741824 --eviction=lru --lease=1h"},
+       {"name", "layers", "kv_heads", "head_dim", "value_head_dim", "dtype", "page_tokens", "capacity_pages", "capacity_bytes",
+        "lease", "eviction"},
+       &RunCacheCreate,
+       {"name"}},
+      {"cache list", "the KV caches of the daemon", {"cache list", "cache list --format=csv"}, {}, &RunCacheList},
+      {"cache show",
+       "a KV cache and its sequences, or one sequence",
+       {"cache show chat", "cache show chat/a --format=json"},
+       {"name"},
+       &RunCacheShow,
+       {"name"}},
+      {"cache renew",
+       "begins the lease of a KV cache anew",
+       {"cache renew chat --lease=1h"},
+       {"name", "lease"},
+       &RunCacheRenew,
+       {"name"}},
+      {"cache delete",
+       "deletes a KV cache with its sequences, or one sequence",
+       {"cache delete chat/a", "cache delete chat"},
+       {"name"},
+       &RunCacheDelete,
+       {"name"}},
+      {"cache fork",
+       "a second sequence with the same tokens, sharing their pages",
+       {"cache fork chat/a b"},
+       {"name", "fork"},
+       &RunCacheFork,
+       {"name", "fork"}},
+      {"cache truncate",
+       "forgets the last tokens of a sequence",
+       {"cache truncate chat/a 100"},
+       {"name", "length"},
+       &RunCacheTruncate,
+       {"name", "length"}},
+      {"cache export",
+       "writes a sequence to a file",
+       {"cache export chat/a a.kv"},
+       {"name", "file"},
+       &RunCacheExport,
+       {"name", "file"}},
+      {"cache import",
+       "makes a sequence from such a file, on this daemon or another",
+       {"cache import chat/a a.kv", "cache import chat a.kv"},
+       {"name", "file"},
+       &RunCacheImport,
+       {"name", "file"}},
       {"device", "the device, its measured peaks and their ridge points", {"device", "device --format=json"}, {}, &RunDevice},
       {"memory",
        "what the allocator of device memory holds",
@@ -51,6 +105,14 @@ const Command* FindCommand(const std::string& name) {
     if (command.name == name) return &command;
   }
   return nullptr;
+}
+
+std::vector<const Command*> CommandsOf(const std::string& first_word) {
+  std::vector<const Command*> commands;
+  for (const Command& command : Commands()) {
+    if (absl::StartsWith(command.name, absl::StrCat(first_word, " "))) commands.push_back(&command);
+  }
+  return commands;
 }
 
 }  // namespace ridgeline::cli

@@ -6,11 +6,13 @@ ABSL_FLAG(std::string, address, "127.0.0.1:50051", "The daemon: host:port or uni
 ABSL_FLAG(std::string, format, "table", "table for people, json or csv for programs.");
 ABSL_FLAG(absl::Duration, timeout, absl::Minutes(5), "For one call to the daemon, its retries included.");
 ABSL_FLAG(std::string, client_name, "ridgeline-cli", "Who calls, for the daemon's quotas.");
+ABSL_FLAG(std::string, session, "",
+          "Routing token of a KV cache: a proxy in front of several daemons then finds the one that has it.");
 
 namespace ridgeline::cli {
 
 const std::vector<std::string>& CommonFlags() {
-  static const auto* const kFlags = new std::vector<std::string>{"address", "format", "timeout", "client_name"};
+  static const auto* const kFlags = new std::vector<std::string>{"address", "format", "timeout", "client_name", "session"};
   return *kFlags;
 }
 

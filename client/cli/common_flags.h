@@ -11,6 +11,7 @@ ABSL_DECLARE_FLAG(std::string, address);
 ABSL_DECLARE_FLAG(std::string, format);
 ABSL_DECLARE_FLAG(absl::Duration, timeout);
 ABSL_DECLARE_FLAG(std::string, client_name);
+ABSL_DECLARE_FLAG(std::string, session);
 
 namespace ridgeline::cli {
 

@@ -4,6 +4,7 @@
 
 #include "absl/flags/commandlineflag.h"
 #include "absl/flags/reflection.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -27,6 +28,20 @@ std::string FlagText(const std::string& name) {
   return text;
 }
 
+constexpr int kCommandWidth = 14;  // "cache truncate"
+constexpr int kUsageWidth = 30;    // with its operands
+
+std::string CommandLineText(int width, const std::string& name, const std::string& summary) {
+  return absl::StrFormat("  %-*s %s\n", width, name, summary);
+}
+
+// "cache export [NAME] [FILE]"
+std::string UsageText(const Command& command) {
+  std::string text = command.name;
+  for (const std::string& operand : command.operands) absl::StrAppend(&text, " [", absl::AsciiStrToUpper(operand), "]");
+  return text;
+}
+
 }  // namespace
 
 std::vector<std::string> WrapText(absl::string_view text, std::size_t width) {
@@ -45,19 +60,30 @@ std::string OverviewText() {
   std::string text =
       "ridgeline: attention over gRPC, measured against the roofline\n\n"
       "  ridgeline [--address=127.0.0.1:50051] COMMAND [flags]\n\nCommands\n";
-  for (const Command& command : Commands()) absl::StrAppendFormat(&text, "  %-9s %s\n", command.name, command.summary);
-  absl::StrAppend(&text, "  help      this page; with a command, its examples and flags\n\nFlags of every command\n");
+  for (const Command& command : Commands())
+    absl::StrAppend(&text, CommandLineText(kCommandWidth, command.name, command.summary));
+  absl::StrAppend(&text, CommandLineText(kCommandWidth, "help", "this page; with a command, its examples and flags"),
+                  "\nFlags of every command\n");
   for (const std::string& name : CommonFlags()) absl::StrAppend(&text, FlagText(name));
   absl::StrAppend(&text, "\nThe exit status is 0 on success, 1 when the work failed, 2 when the command line was wrong.\n");
   return text;
 }
 
+std::string GroupText(const std::string& first_word) {
+  std::string text;
+  for (const Command* command : CommandsOf(first_word)) {
+    absl::StrAppend(&text, CommandLineText(kUsageWidth, UsageText(*command), command->summary));
+  }
+  absl::StrAppend(&text, "\n`ridgeline help ", first_word, " COMMAND` has examples and flags.\n");
+  return text;
+}
+
 std::string CommandHelpText(const Command& command) {
-  std::string text = absl::StrCat("ridgeline ", command.name, ": ", command.summary, "\n\n");
+  std::string text = absl::StrCat("ridgeline ", UsageText(command), ": ", command.summary, "\n\n");
   for (const std::string& example : command.examples) absl::StrAppend(&text, "  ridgeline ", example, "\n");
   if (!command.flags.empty()) absl::StrAppend(&text, "\nFlags\n");
   for (const std::string& name : command.flags) absl::StrAppend(&text, FlagText(name));
-  absl::StrAppend(&text, "\n--address, --format, --timeout and --client_name: see `ridgeline help`.\n");
+  absl::StrAppend(&text, "\n--address, --format, --timeout, --client_name and --session: see `ridgeline help`.\n");
   return text;
 }
 

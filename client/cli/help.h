@@ -12,6 +12,9 @@ namespace ridgeline::cli {
 // The commands, one line each, and the common flags.
 std::string OverviewText();
 
+// The commands of two words that begin with this one, one line each.
+std::string GroupText(const std::string& first_word);
+
 // One command: examples, then its flags with their defaults.
 std::string CommandHelpText(const Command& command);
 

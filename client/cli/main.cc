@@ -71,6 +71,7 @@ int RunCommand(const Command& command) {
   client::ClientOptions options;
   options.timeout = absl::GetFlag(FLAGS_timeout);
   options.name = absl::GetFlag(FLAGS_client_name);
+  options.session = absl::GetFlag(FLAGS_session);
   const absl::StatusOr<client::Client> client = client::Client::Create(address, options);
   if (!client.ok()) return PrintUsageError(client.status());
 
@@ -84,9 +85,20 @@ int RunCommand(const Command& command) {
   return kFailed;
 }
 
-absl::Status NoSuchCommand(const std::string& name) {
+// The command that the line begins with, of two words or one; null: there is none.
+const Command* FindCommandOf(const std::vector<std::string>& words) {
+  const Command* const command = words.size() > 1 ? FindCommand(absl::StrCat(words[0], " ", words[1])) : nullptr;
+  return command != nullptr ? command : FindCommand(words[0]);
+}
+
+absl::Status NoSuchCommand(const std::vector<std::string>& words) {
+  const bool in_group = !CommandsOf(words[0]).empty();
+  if (in_group && words.size() == 1) {
+    return UsageError(absl::StrCat(words[0], " needs a second word; `ridgeline help ", words[0], "` lists them"));
+  }
   std::vector<std::string> names = {"help"};
   for (const Command& command : Commands()) names.push_back(command.name);
+  const std::string name = in_group ? absl::StrCat(words[0], " ", words[1]) : words[0];
   const std::optional<std::string> meant = ClosestMatch(name, names);
   return UsageError(
       absl::StrCat("there is no command ", name, meant.has_value() ? absl::StrCat("; did you mean ", *meant, "?") : ""));
@@ -104,13 +116,17 @@ int Main(const std::vector<std::string>& arguments) {
     (command_line->help ? std::cout : std::cerr) << OverviewText();
     return command_line->help ? EXIT_SUCCESS : kWrongUsage;
   }
-  const Command* const command = FindCommand(words[0]);
-  if (command == nullptr) return PrintUsageError(NoSuchCommand(words[0]));
+  const Command* const command = FindCommandOf(words);
+  if (command == nullptr && command_line->help && words.size() == 1 && !CommandsOf(words[0]).empty()) {
+    std::cout << GroupText(words[0]);
+    return EXIT_SUCCESS;
+  }
+  if (command == nullptr) return PrintUsageError(NoSuchCommand(words));
   if (command_line->help) {
     std::cout << CommandHelpText(*command);
     return EXIT_SUCCESS;
   }
-  if (words.size() > 1) return PrintUsageError(UsageError(absl::StrCat("'", words[1], "' is one word too many")));
+  if (absl::Status status = SetOperands(*command, words); !status.ok()) return PrintUsageError(status);
   if (absl::Status status = CheckFlagsBelongTo(*command, *command_line); !status.ok()) return PrintUsageError(status);
   return RunCommand(*command);
 }
