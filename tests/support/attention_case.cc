@@ -23,6 +23,8 @@
 #include "tests/support/attention_shapes.h"
 #include "tests/support/attention_tolerance.h"
 #include "tests/support/comparator.h"
+#include "tests/support/guarded_buffer.h"
+#include "tests/support/test_tensor.h"
 
 namespace ridgeline::support {
 namespace {
@@ -47,19 +49,8 @@ std::uint64_t DeriveSeed(std::string_view part, std::uint64_t index) {
   return seed;
 }
 
-TestTensor::TestTensor(DataType type, std::int64_t elements)
-    : type_(type),
-      elements_(elements),
-      buffer_(elements * kernels::ElementBytes(type), /*offset_bytes=*/kernels::ElementBytes(type)) {}
-
-void TestTensor::FillNormal(std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<float> normal;
-  for (std::int64_t i = 0; i < elements_; ++i) Set(i, normal(random));
-}
-
 AttentionCase::AttentionCase(AttentionProblem problem, AttentionOptions options, DataType type, std::uint64_t seed)
-    : problem_(std::move(problem)), options_(std::move(options)), seed_(seed) {
+    : problem_(std::move(problem)), options_(std::move(options)), seed_(seed), page_seed_(seed) {
   const std::int64_t right = options_.causal ? 0 : kUnlimitedWindow;
   shape_ = {.data_type = type,
             .output_data_type = options_.output_data_type.value_or(type),
@@ -79,6 +70,7 @@ AttentionCase::AttentionCase(AttentionProblem problem, AttentionOptions options,
   query_.FillNormal(seed);
   key_.FillNormal(seed + 1);
   value_.FillNormal(seed + 2);
+  ShareKeys();
   FillOptions();
   PoisonUnownedKeys();
 }
@@ -131,6 +123,17 @@ void AttentionCase::FillOptions() {
   }
 }
 
+// The tokens of shared pages are the first sequence's.
+void AttentionCase::ShareKeys() {
+  for (std::size_t s = 1; s < sequences_.size(); ++s) {
+    const std::int64_t tokens = problem_.SharedTokens(s);
+    for (TestTensor* tensor : {&key_, &value_}) {
+      const std::int64_t row = shape_.kv_heads * (tensor == &key_ ? shape_.head_dim : shape_.value_head_dim);
+      for (std::int64_t i = 0; i < tokens * row; ++i) tensor->Set(sequences_[s].key_begin * row + i, tensor->Get(i));
+    }
+  }
+}
+
 void AttentionCase::PoisonUnownedKeys() {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const Sequence& sequence : sequences_) {
@@ -153,7 +156,7 @@ void AttentionCase::PoisonUnownedKeys() {
   }
 }
 
-AttentionParams AttentionCase::Params() {
+AttentionParams AttentionCase::dense_params() {
   const auto floats = [](const TestTensor& tensor) {
     return tensor.elements() > 0 ? reinterpret_cast<float*>(tensor.buffer().data()) : nullptr;
   };
@@ -182,12 +185,23 @@ AttentionParams AttentionCase::Params() {
   return params;
 }
 
+std::vector<const TestTensor*> AttentionCase::inputs() const {
+  std::vector<const TestTensor*> inputs = {&query_, &key_, &value_, &bias_, &alibi_slopes_, &sink_logits_};
+  if (paged_.has_value()) inputs.insert(inputs.end(), {&paged_->key(), &paged_->value(), &paged_->block_table()});
+  return inputs;
+}
+
 AttentionParams AttentionCase::params() {
   std::ranges::fill(output_.bytes(), GuardedBuffer::kPoison);
   std::ranges::fill(log_sum_exp_.bytes(), GuardedBuffer::kPoison);
+  AttentionParams params = dense_params();
+  if (problem_.paged()) {
+    paged_.emplace(shape_, problem_, sequences_, key_, value_, page_seed_);
+    paged_->PutInto(params);
+  }
   inputs_before_.clear();
   for (const TestTensor* input : inputs()) inputs_before_.emplace_back(input->bytes().begin(), input->bytes().end());
-  return Params();
+  return params;
 }
 
 ::testing::AssertionResult AttentionCase::RunWasClean() const {
@@ -216,7 +230,7 @@ AttentionParams AttentionCase::params() {
     return ::testing::AssertionFailure() << name() << ": output has " << output.size() << " bytes, not "
                                          << output_.bytes().size();
   }
-  const AttentionParams params = Params();
+  const AttentionParams params = dense_params();
   const reference::AttentionResult& want = expected();
   if (!bound_.has_value()) {
     bound_ = BoundErrors(params, want);
@@ -236,7 +250,7 @@ AttentionParams AttentionCase::params() {
 }
 
 const reference::AttentionResult& AttentionCase::expected() {
-  if (!expected_.has_value()) expected_ = reference::Attend(Params());
+  if (!expected_.has_value()) expected_ = reference::Attend(dense_params());
   return *expected_;
 }
 

@@ -21,7 +21,8 @@
 #include "tests/support/attention_shapes.h"
 #include "tests/support/attention_tolerance.h"
 #include "tests/support/comparator.h"
-#include "tests/support/guarded_buffer.h"
+#include "tests/support/paged_key_value.h"
+#include "tests/support/test_tensor.h"
 
 namespace ridgeline::support {
 
@@ -31,29 +32,12 @@ std::uint64_t TestSeed();
 // A seed of its own for each (part, index), from TestSeed().
 std::uint64_t DeriveSeed(std::string_view part, std::uint64_t index = 0);
 
-// Elements of one type in guarded memory, aligned to their size and to no more, as a tensor inside a message may be.
-class TestTensor {
- public:
-  TestTensor() = default;
-  TestTensor(kernels::DataType type, std::int64_t elements);
-
-  void FillNormal(std::uint64_t seed);
-  double Get(std::int64_t idx) const { return reference::Load(type_, buffer_.data(), idx); }
-  void Set(std::int64_t idx, double value) { reference::Store(type_, static_cast<float>(value), buffer_.data(), idx); }
-
-  kernels::DataType type() const { return type_; }
-  std::int64_t elements() const { return elements_; }
-  const GuardedBuffer& buffer() const { return buffer_; }
-  std::span<std::byte> bytes() const { return buffer_.bytes(); }
-
- private:
-  kernels::DataType type_ = kernels::DataType::kFloat32;
-  std::int64_t elements_ = 0;
-  GuardedBuffer buffer_;
-};
-
 // Owns its tensors. Inputs are random normals from the seed; keys, values and bias that no sequence owns are NaN, and so are
-// output and log_sum_exp until something writes them. Tests may change inputs until params() is first called.
+// output and log_sum_exp until something writes them. Tests may change inputs until params() is called; the expected answer is
+// to what they hold when it is first asked for.
+//
+// A paged problem has its keys and values as others have, for the reference and for tests to change; params() puts them in
+// pages.
 class AttentionCase {
  public:
   AttentionCase(AttentionProblem problem, AttentionOptions options, kernels::DataType type, std::uint64_t seed);
@@ -80,6 +64,12 @@ class AttentionCase {
   // The problem for a kernel, without workspace. Poisons output and log_sum_exp, and notes what the inputs hold.
   kernels::attention::AttentionParams params();
 
+  // The same problem with its keys and values in dense rows, be it paged or not: what the reference reads.
+  kernels::attention::AttentionParams dense_params();
+
+  // Paged: from now on params() puts the pages in another order.
+  void MovePages(std::uint64_t seed) { page_seed_ = seed; }
+
   // After a kernel has run on params(): inputs are as they were, guards whole.
   ::testing::AssertionResult RunWasClean() const;
 
@@ -94,8 +84,8 @@ class AttentionCase {
   void LayOutSequences();
   void FillOptions();
   void PoisonUnownedKeys();
-  std::vector<const TestTensor*> inputs() const { return {&query_, &key_, &value_, &bias_, &alibi_slopes_, &sink_logits_}; }
-  kernels::attention::AttentionParams Params();
+  void ShareKeys();
+  std::vector<const TestTensor*> inputs() const;
 
   AttentionProblem problem_;
   AttentionOptions options_;
@@ -106,6 +96,8 @@ class AttentionCase {
   std::int64_t key_tokens_ = 0;    // stored
   TestTensor query_, key_, value_, bias_, alibi_slopes_, sink_logits_, output_, log_sum_exp_;
   std::vector<std::int64_t> bias_shape_;
+  std::uint64_t page_seed_;
+  std::optional<PagedKeyValue> paged_;
   std::vector<std::vector<std::byte>> inputs_before_;
   std::optional<reference::AttentionResult> expected_;
   std::optional<AttentionBound> bound_;

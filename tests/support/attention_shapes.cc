@@ -1,6 +1,9 @@
 #include "tests/support/attention_shapes.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -94,6 +97,35 @@ void AddLong(Problems& problems) {
   problems.push_back(DenseProblem(1, 769, 769, 1, 1, 16, 16));
 }
 
+Problems InPages(Problems problems) {
+  std::size_t turn = 0;
+  for (AttentionProblem& problem : problems) problem = Paged(std::move(problem), kPageTokens[turn++ % std::size(kPageTokens)]);
+  return problems;
+}
+
+// One less and one more than whole pages, for one query and for more: sequences shorter than a page, and without any.
+void AddPageEdges(Problems& problems) {
+  for (const std::int64_t page_tokens : kPageTokens) {
+    for (const std::int64_t query_tokens : {1, 5, 33}) {
+      std::vector<std::int64_t> lengths;
+      for (const std::int64_t pages : {0, 1, 2, 3}) {
+        for (const std::int64_t off : {-1, 0, 1}) lengths.push_back(std::max<std::int64_t>(0, pages * page_tokens + off));
+      }
+      std::vector<std::int64_t> queries(lengths.size(), query_tokens);
+      problems.push_back(Paged(RaggedProblem(std::move(queries), std::move(lengths), 4, 2, 64), page_tokens));
+    }
+  }
+}
+
+// Decode steps, and a chunk, of sequences that begin with the same pages.
+void AddForks(Problems& problems) {
+  for (const std::int64_t page_tokens : {1, 16, 64}) {
+    const std::int64_t shared = 300 / page_tokens;
+    problems.push_back(Forked(Paged(RaggedProblem({1, 1, 1, 1}, {301, 300, 420, 20}, 8, 2, 128), page_tokens), shared));
+    problems.push_back(Forked(Paged(RaggedProblem({17, 1, 40}, {320, 333, 310}, 4, 2, 64), page_tokens), shared));
+  }
+}
+
 }  // namespace
 
 AttentionProblem DenseProblem(std::int64_t batch, std::int64_t query_tokens, std::int64_t key_tokens, std::int64_t query_heads,
@@ -133,6 +165,23 @@ AttentionProblem RaggedProblem(std::vector<std::int64_t> query_tokens, std::vect
   return problem;
 }
 
+AttentionProblem Paged(AttentionProblem problem, std::int64_t page_tokens) {
+  problem.page_tokens = page_tokens;
+  problem.name += "_page" + std::to_string(page_tokens);
+  return problem;
+}
+
+AttentionProblem Forked(AttentionProblem problem, std::int64_t shared_prefix_pages) {
+  problem.shared_prefix_pages = shared_prefix_pages;
+  problem.name += "_shared" + std::to_string(shared_prefix_pages);
+  return problem;
+}
+
+std::int64_t AttentionProblem::SharedTokens(std::size_t sequence_idx) const {
+  if (!paged()) return 0;
+  return std::min({shared_prefix_pages, key_tokens[0] / page_tokens, key_tokens[sequence_idx] / page_tokens}) * page_tokens;
+}
+
 std::vector<AttentionProblem> AttentionProblems() {
   Problems problems;
   AddTileEdges(problems);
@@ -150,6 +199,19 @@ std::vector<AttentionProblem> SmallAttentionProblems() {
   return {DenseProblem(2, 9, 9, 4, 2, 16, 16),           DenseProblem(1, 6, 37, 3, 1, 8, 24),
           DenseProblem(1, 19, 5, 2, 2, 16, 16),          DenseProblem(2, 1, 67, 6, 2, 16, 16),
           PaddedProblem(5, 18, {0, 1, 17, 18}, 2, 1, 8), RaggedProblem({0, 3, 1, 7}, {4, 3, 0, 19}, 4, 2, 16)};
+}
+
+std::vector<AttentionProblem> PagedAttentionProblems() {
+  Problems problems = InPages(AttentionProblems());
+  AddPageEdges(problems);
+  AddForks(problems);
+  return problems;
+}
+
+std::vector<AttentionProblem> SmallPagedAttentionProblems() {
+  Problems problems = InPages(SmallAttentionProblems());
+  problems.push_back(Forked(Paged(RaggedProblem({1, 2, 1}, {19, 9, 40}, 4, 2, 16), 4), 3));
+  return problems;
 }
 
 const std::vector<OptionVariant>& OptionVariants() {
@@ -209,7 +271,7 @@ std::vector<AttentionOptions> OptionPairs() {
 }
 
 bool Allowed(const AttentionProblem& problem, const AttentionOptions& options) {
-  return options.bias == Bias::kNone || !problem.ragged();
+  return options.bias == Bias::kNone || (!problem.ragged() && !problem.paged());
 }
 
 }  // namespace ridgeline::support

@@ -2,6 +2,7 @@
 // for benches.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,7 +13,7 @@
 
 namespace ridgeline::support {
 
-// A batch of sequences, dense or ragged. B is query_tokens.size().
+// A batch of sequences, dense or ragged, over keys and values in rows or in pages. B is query_tokens.size().
 struct AttentionProblem {
   std::string name;
   std::int64_t query_heads = 1;
@@ -24,7 +25,14 @@ struct AttentionProblem {
   // Of a dense batch: keys stored for each sequence, at least its valid ones. Unset: ragged.
   std::optional<std::int64_t> dense_key_tokens;
 
+  std::int64_t page_tokens = 0;  // of a page; 0: not in pages
+  std::int64_t shared_prefix_pages =
+      0;  // with which every sequence begins, as far as they are full in it: forks of one another
+
   bool ragged() const { return !dense_key_tokens.has_value(); }
+  bool paged() const { return page_tokens > 0; }
+  // Tokens that a sequence other than the first has in pages of the first.
+  std::int64_t SharedTokens(std::size_t sequence_idx) const;
 };
 
 enum class Sink { kNone, kFinite, kSomeMinusInfinity };
@@ -55,6 +63,9 @@ struct OptionVariant {
 inline constexpr kernels::DataType kAttentionTypes[] = {kernels::DataType::kFloat32, kernels::DataType::kFloat16,
                                                         kernels::DataType::kBFloat16};
 
+// The least and the largest page of a cache, powers of two and none.
+inline constexpr std::int64_t kPageTokens[] = {1, 3, 7, 16, 64, 100, 256};
+
 AttentionProblem DenseProblem(std::int64_t batch, std::int64_t query_tokens, std::int64_t key_tokens, std::int64_t query_heads,
                               std::int64_t kv_heads, std::int64_t head_dim, std::int64_t value_head_dim);
 // A dense batch of which only `lengths` keys of each sequence are valid.
@@ -63,10 +74,19 @@ AttentionProblem PaddedProblem(std::int64_t query_tokens, std::int64_t key_token
 AttentionProblem RaggedProblem(std::vector<std::int64_t> query_tokens, std::vector<std::int64_t> key_tokens,
                                std::int64_t query_heads, std::int64_t kv_heads, std::int64_t head_dim);
 
+// The problem with its keys and values in pages.
+AttentionProblem Paged(AttentionProblem problem, std::int64_t page_tokens);
+// The problem, which is paged, with sequences that begin with the same pages.
+AttentionProblem Forked(AttentionProblem problem, std::int64_t shared_prefix_pages);
+
 // The shape table.
 std::vector<AttentionProblem> AttentionProblems();
 // A few small shapes of every kind, on which all pairs of options are affordable.
 std::vector<AttentionProblem> SmallAttentionProblems();
+
+// The same shapes over pages, each with one of kPageTokens in turn; then lengths around whole pages, and forks.
+std::vector<AttentionProblem> PagedAttentionProblems();
+std::vector<AttentionProblem> SmallPagedAttentionProblems();
 
 const std::vector<OptionVariant>& OptionVariants();
 AttentionOptions With(const OptionVariant& variant);

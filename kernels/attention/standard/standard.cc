@@ -39,11 +39,11 @@ StandardLayout LayOutStandard(const AttentionShape& shape, const Sequence* seque
     key_tokens = SaturatingAdd(key_tokens, sequences[i].key_tokens);
     pairs = SaturatingAdd(pairs, SaturatingMultiply({sequences[i].query_tokens, sequences[i].key_tokens}));
   }
-  const bool copies_inputs = shape.data_type != DataType::kFloat32;
+  const bool copies_query = shape.data_type != DataType::kFloat32;
   const bool copies_output = shape.output_data_type != DataType::kFloat32;
   const std::int64_t query_or_output_dim =
-      std::max(copies_inputs ? shape.head_dim : 0, copies_output ? shape.value_head_dim : 0);
-  const std::int64_t copied_key_tokens = copies_inputs ? key_tokens : 0;
+      std::max(copies_query ? shape.head_dim : 0, copies_output ? shape.value_head_dim : 0);
+  const std::int64_t copied_key_tokens = CopiesKeyValue(shape) ? key_tokens : 0;
 
   OffsetCounter offsets;
   StandardLayout layout;

@@ -10,7 +10,8 @@
 
 namespace ridgeline::kernels::attention {
 
-// Bytes of S (float32, every sequence and query head) and of float32 copies of 16-bit inputs. Saturates at INT64_MAX.
+// Bytes of S (float32, every sequence and query head) and of float32 copies of 16-bit inputs, and of keys and values in pages.
+// Saturates at INT64_MAX.
 std::int64_t StandardWorkspaceBytes(const AttentionShape& shape, const Sequence* sequences);
 
 // Runs on the calling thread and the executor's. params.workspace holds StandardWorkspaceBytes.

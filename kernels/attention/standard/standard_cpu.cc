@@ -1,4 +1,5 @@
-// Legend as in attention.h. Three passes over the whole problem, one after the other; 16-bit inputs are widened first:
+// Legend as in attention.h. Three passes over the whole problem, one after the other; 16-bit inputs are widened first, and keys
+// and values in pages gathered:
 //
 //   Q, K ──sgemm──► S ──softmax, in place──► P
 //                                         P, V ──sgemm──► output
@@ -25,8 +26,8 @@ constexpr std::int64_t kMinBlockRows = 64;
 constexpr std::int64_t kMaxBlockRows = 256;
 constexpr std::int64_t kTasksPerSlot = 4;
 
-// Of one task of WidenInputs.
-constexpr std::int64_t kWidenedElements = 64 << 10;
+// Of one task of CopyInputs.
+constexpr std::int64_t kCopiedElements = 64 << 10;
 
 // Rows [row_begin, row_begin + rows) of S of one head.
 struct Block {
@@ -40,20 +41,27 @@ class StandardAttention {
  public:
   StandardAttention(const AttentionParams& params, int num_slots);
 
-  void WidenInputs(Executor& executor) const;
+  void CopyInputs(Executor& executor) const;
   void MultiplyQueryKey(Executor& executor) const;
   void SoftmaxRows(Executor& executor) const;
   void MultiplyValue(Executor& executor) const;
 
  private:
-  // Query, key or value: the caller's tensor, and for 16-bit types its float32 copy, which packs the sequences without gaps.
+  // Query, key or value: the caller's tensor, and its float32 copy, which packs the sequences without gaps.
   struct Input {
     const void* given;
-    float* copy;
+    float* copy;               // null: the tensor is read where it lies
     std::int64_t token_elems;  // heads * dim
     std::int64_t dim;
-    std::int64_t Sequence::*first_given;        // token
+    std::int64_t Sequence::*first_given;        // token; paged: entry of the block table
     std::int64_t StandardSlice::*first_copied;  // token
+    std::int64_t page_tokens;                   // 0: dense
+  };
+
+  // Tokens of the caller's tensor that lie side by side.
+  struct GivenTokens {
+    std::int64_t begin;
+    std::int64_t count;
   };
 
   void FillSlices(int num_slots);
@@ -61,12 +69,13 @@ class StandardAttention {
   void ForEachBlock(Executor& executor, const Body& body) const;
   // The sequence whose slice holds position `position` of what `first` counts.
   std::int64_t FindSequence(std::int64_t StandardSlice::*first, std::int64_t position) const;
-  void Widen(const Input& input, Executor& executor) const;
-  void WidenTokens(const Input& input, std::int64_t begin, std::int64_t end) const;
+  void Copy(const Input& input, Executor& executor) const;
+  void CopyTokens(const Input& input, std::int64_t begin, std::int64_t end) const;
+  // Where `count` tokens of a sequence lie from its token `token` on, or as many of them as its page still holds.
+  GivenTokens FindGiven(const Input& input, std::int64_t sequence_idx, std::int64_t token, std::int64_t count) const;
   void SoftmaxBlock(const Block& block) const;
   void MultiplyValueOfBlock(const Block& block) const;
 
-  bool widens_inputs() const { return shape_.data_type != DataType::kFloat32; }
   float* Part(std::int64_t offset_bytes) const { return reinterpret_cast<float*>(workspace_ + offset_bytes); }
   // One head of a sequence in float32, at its token 0; rows are token_elems apart.
   const float* Head(const Input& input, std::int64_t sequence_idx, std::int64_t head) const;
@@ -90,23 +99,26 @@ StandardAttention::StandardAttention(const AttentionParams& params, int num_slot
       workspace_(static_cast<std::byte*>(params.workspace)),
       slices_(reinterpret_cast<StandardSlice*>(workspace_ + layout_.slices)),
       query_({.given = params.query,
-              .copy = Part(layout_.query_or_output),
+              .copy = shape_.data_type != DataType::kFloat32 ? Part(layout_.query_or_output) : nullptr,
               .token_elems = shape_.query_heads * shape_.head_dim,
               .dim = shape_.head_dim,
               .first_given = &Sequence::query_begin,
-              .first_copied = &StandardSlice::first_query}),
+              .first_copied = &StandardSlice::first_query,
+              .page_tokens = 0}),
       key_({.given = params.key,
-            .copy = Part(layout_.key),
+            .copy = CopiesKeyValue(shape_) ? Part(layout_.key) : nullptr,
             .token_elems = shape_.kv_heads * shape_.head_dim,
             .dim = shape_.head_dim,
             .first_given = &Sequence::key_begin,
-            .first_copied = &StandardSlice::first_key}),
+            .first_copied = &StandardSlice::first_key,
+            .page_tokens = shape_.page_tokens}),
       value_({.given = params.value,
-              .copy = Part(layout_.value),
+              .copy = CopiesKeyValue(shape_) ? Part(layout_.value) : nullptr,
               .token_elems = shape_.kv_heads * shape_.value_head_dim,
               .dim = shape_.value_head_dim,
               .first_given = &Sequence::key_begin,
-              .first_copied = &StandardSlice::first_key}) {
+              .first_copied = &StandardSlice::first_key,
+              .page_tokens = shape_.page_tokens}) {
   FillSlices(num_slots);
 }
 
@@ -149,9 +161,9 @@ void StandardAttention::ForEachBlock(Executor& executor, const Body& body) const
 }
 
 const float* StandardAttention::Head(const Input& input, std::int64_t sequence_idx, std::int64_t head) const {
-  const float* tokens = widens_inputs() ? input.copy + slices_[sequence_idx].*input.first_copied * input.token_elems
-                                        : static_cast<const float*>(input.given) +
-                                              params_.sequences[sequence_idx].*input.first_given * input.token_elems;
+  const float* tokens = input.copy != nullptr ? input.copy + slices_[sequence_idx].*input.first_copied * input.token_elems
+                                              : static_cast<const float*>(input.given) +
+                                                    params_.sequences[sequence_idx].*input.first_given * input.token_elems;
   return tokens + head * input.dim;
 }
 
@@ -161,31 +173,43 @@ float* StandardAttention::Scores(const Block& block) const {
          (block.head * sequence.query_tokens + block.row_begin) * sequence.key_tokens;
 }
 
-void StandardAttention::WidenInputs(Executor& executor) const {
-  if (!widens_inputs()) return;
-  for (const Input* input : {&query_, &key_, &value_}) Widen(*input, executor);
+void StandardAttention::CopyInputs(Executor& executor) const {
+  for (const Input* input : {&query_, &key_, &value_}) {
+    if (input->copy != nullptr) Copy(*input, executor);
+  }
 }
 
-void StandardAttention::Widen(const Input& input, Executor& executor) const {
+void StandardAttention::Copy(const Input& input, Executor& executor) const {
   const std::int64_t num_tokens = slices_[shape_.num_sequences].*input.first_copied;
-  const std::int64_t task_tokens = CeilDivide(kWidenedElements, input.token_elems);
+  const std::int64_t task_tokens = CeilDivide(kCopiedElements, input.token_elems);
   executor.ParallelFor(CeilDivide(num_tokens, task_tokens), [&](std::int64_t task_idx, int /*slot*/) {
     const std::int64_t begin = task_idx * task_tokens;
-    WidenTokens(input, begin, std::min(begin + task_tokens, num_tokens));
+    CopyTokens(input, begin, std::min(begin + task_tokens, num_tokens));
   });
 }
 
 // Tokens [begin, end) of the copy, which may belong to several sequences.
-void StandardAttention::WidenTokens(const Input& input, std::int64_t begin, std::int64_t end) const {
-  const std::int64_t element_bytes = ElementBytes(shape_.data_type);
+void StandardAttention::CopyTokens(const Input& input, std::int64_t begin, std::int64_t end) const {
+  const std::int64_t token_bytes = input.token_elems * ElementBytes(shape_.data_type);
   for (std::int64_t i = FindSequence(input.first_copied, begin); begin < end; ++i) {
+    const std::int64_t first = slices_[i].*input.first_copied;
     const std::int64_t sequence_end = std::min(end, slices_[i + 1].*input.first_copied);
-    const std::int64_t given_token = params_.sequences[i].*input.first_given + begin - slices_[i].*input.first_copied;
-    ConvertToFloat32(shape_.data_type,
-                     static_cast<const std::byte*>(input.given) + given_token * input.token_elems * element_bytes,
-                     (sequence_end - begin) * input.token_elems, input.copy + begin * input.token_elems);
-    begin = sequence_end;
+    while (begin < sequence_end) {
+      const GivenTokens given = FindGiven(input, i, begin - first, sequence_end - begin);
+      ConvertToFloat32(shape_.data_type, static_cast<const std::byte*>(input.given) + given.begin * token_bytes,
+                       given.count * input.token_elems, input.copy + begin * input.token_elems);
+      begin += given.count;
+    }
   }
+}
+
+StandardAttention::GivenTokens StandardAttention::FindGiven(const Input& input, std::int64_t sequence_idx, std::int64_t token,
+                                                            std::int64_t count) const {
+  const std::int64_t first = params_.sequences[sequence_idx].*input.first_given;
+  if (input.page_tokens == 0) return {.begin = first + token, .count = count};
+  const std::int64_t page = params_.block_table[first + token / input.page_tokens];
+  const std::int64_t place = token % input.page_tokens;
+  return {.begin = page * input.page_tokens + place, .count = std::min(count, input.page_tokens - place)};
 }
 
 void StandardAttention::MultiplyQueryKey(Executor& executor) const {
@@ -265,7 +289,7 @@ void StandardAttention::MultiplyValueOfBlock(const Block& block) const {
 
 void RunStandardOnCpu(const AttentionPlan& /*plan*/, const AttentionParams& params, Executor& executor) {
   const StandardAttention attention(params, executor.num_slots());
-  attention.WidenInputs(executor);
+  attention.CopyInputs(executor);
   if (executor.cancelled()) return;
   attention.MultiplyQueryKey(executor);
   if (executor.cancelled()) return;

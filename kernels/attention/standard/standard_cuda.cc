@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/attention/standard/standard_cuda_gather.h"
 #include "kernels/attention/standard/standard_cuda_layout.h"
 #include "kernels/attention/standard/standard_cuda_products.h"
 #include "kernels/attention/standard/standard_cuda_rows.h"
@@ -17,12 +18,24 @@ constexpr std::int64_t kMaxTokens = std::int64_t{1} << 30;
 class StandardLauncher {
  public:
   StandardLauncher(const AttentionParams& params, const Sequence* host_sequences, const Cublas& cublas, cudaStream_t stream)
-      : params_(params),
+      : given_(params),
         shape_(params.shape),
         host_sequences_(host_sequences),
         cublas_(cublas),
         stream_(stream),
-        layout_(LayOutStandardOnCuda(params.shape, host_sequences)) {}
+        layout_(LayOutStandardOnCuda(params.shape, host_sequences)),
+        params_(params) {
+    if (!shape_.IsPaged()) return;
+    params_.key = At(params.workspace, layout_.key);
+    params_.value = At(params.workspace, layout_.value);
+  }
+
+  CudaStatus GatherPages() const {
+    if (!shape_.IsPaged()) return {};
+    return ForEachRun([this](const SequenceRun& run, const RunMatrices&) -> CudaStatus {
+      return LaunchGatherRun(given_, run, const_cast<void*>(params_.key), const_cast<void*>(params_.value), stream_);
+    });
+  }
 
   CudaStatus MultiplyQueryKeys() const {
     return ForEachRun([this](const SequenceRun& run, const RunMatrices& matrices) -> CudaStatus {
@@ -72,8 +85,8 @@ class StandardLauncher {
     const std::int64_t product_row_bytes = shape_.query_heads * shape_.value_head_dim * ElementBytes(ProductType(shape_));
     const bool is_apart = ProductType(shape_) != shape_.output_data_type;
     return {.query = At(params_.query, first.query_begin * shape_.query_heads * shape_.head_dim * type_bytes),
-            .key = At(params_.key, first.key_begin * shape_.kv_heads * shape_.head_dim * type_bytes),
-            .value = At(params_.value, first.key_begin * shape_.kv_heads * shape_.value_head_dim * type_bytes),
+            .key = At(params_.key, run.first_key_token * shape_.kv_heads * shape_.head_dim * type_bytes),
+            .value = At(params_.value, run.first_key_token * shape_.kv_heads * shape_.value_head_dim * type_bytes),
             .scores = static_cast<float*>(At(params_.workspace, layout_.scores)) + run.first_score,
             .probabilities = At(params_.workspace, layout_.probabilities + run.first_score * type_bytes),
             .product = is_apart ? At(params_.workspace, layout_.product + run.first_product_token * product_row_bytes)
@@ -86,12 +99,13 @@ class StandardLauncher {
   }
   static void* At(void* memory, std::int64_t offset_bytes) { return static_cast<std::byte*>(memory) + offset_bytes; }
 
-  const AttentionParams& params_;
+  const AttentionParams& given_;
   const AttentionShape& shape_;
   const Sequence* const host_sequences_;
   const Cublas& cublas_;
   const cudaStream_t stream_;
   const StandardCudaLayout layout_;
+  AttentionParams params_;  // as given, but with keys and values in one stretch: those of pages in the workspace
 };
 
 }  // namespace
@@ -109,6 +123,7 @@ CudaStatus LaunchStandard(const AttentionPlan& /*plan*/, const AttentionParams& 
     const char* name;
     CudaStatus (StandardLauncher::*launch)() const;
   };
+  if (const CudaStatus status = launcher.GatherPages(); !status.ok()) return status;  // a part of the first phase
   constexpr Phase kPhases[] = {{"scores", &StandardLauncher::MultiplyQueryKeys},
                                {"softmax", &StandardLauncher::SoftmaxRows},
                                {"values", &StandardLauncher::MultiplyValues}};

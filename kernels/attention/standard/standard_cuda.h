@@ -18,7 +18,8 @@ namespace ridgeline::kernels::attention {
 // caller records an event.
 using PhaseEnd = std::function<cudaError_t(const char* phase)>;
 
-// Bytes of S in float32 and P in the inputs' type (every sequence and query head). Saturates at INT64_MAX.
+// Bytes of S in float32 and P in the inputs' type (every sequence and query head), and of keys and values that lie in pages.
+// Saturates at INT64_MAX.
 std::int64_t StandardWorkspaceBytesOnCuda(const AttentionShape& shape, const Sequence* sequences);
 
 // Queues the phases on the stream, which is the handle's. `host_sequences` is params.sequences in host memory, read before

@@ -18,20 +18,15 @@ std::int64_t AlignUp(std::int64_t bytes) {
   return padded == std::numeric_limits<std::int64_t>::max() ? padded : padded - padded % kAlignment;
 }
 
-// Whether the run goes on with `next`, whose predecessor is `last`.
-bool Continues(const SequenceRun& run, const Sequence& last, const Sequence& next) {
-  if (next.query_tokens != run.query_tokens || next.key_tokens != run.key_tokens) return false;
-  return run.count == 1 || (next.query_begin - last.query_begin == run.query_stride_tokens &&
-                            next.key_begin - last.key_begin == run.key_stride_tokens);
-}
-
 }  // namespace
 
 StandardCudaLayout LayOutStandardOnCuda(const AttentionShape& shape, const Sequence* sequences) {
   std::int64_t query_tokens = 0;
+  std::int64_t key_tokens = 0;
   std::int64_t pairs = 0;
   for (std::int64_t i = 0; i < shape.num_sequences; ++i) {
     query_tokens = SaturatingAdd(query_tokens, sequences[i].query_tokens);
+    key_tokens = SaturatingAdd(key_tokens, sequences[i].key_tokens);
     pairs = SaturatingAdd(pairs, SaturatingMultiply({sequences[i].query_tokens, ScoreRowElems(sequences[i].key_tokens)}));
   }
   const bool keeps_probabilities = shape.data_type != DataType::kFloat32;
@@ -47,9 +42,23 @@ StandardCudaLayout LayOutStandardOnCuda(const AttentionShape& shape, const Seque
   const std::int64_t product_bytes =
       keeps_product ? SaturatingMultiply({query_tokens, shape.query_heads, shape.value_head_dim, std::int64_t{sizeof(float)}})
                     : 0;
-  layout.total_bytes = AlignUp(SaturatingAdd(layout.product, product_bytes));
+  layout.key = AlignUp(SaturatingAdd(layout.product, product_bytes));
+  const std::int64_t gathered_bytes =
+      shape.IsPaged() ? SaturatingMultiply({key_tokens, shape.kv_heads, ElementBytes(shape.data_type)}) : 0;
+  layout.value = AlignUp(SaturatingAdd(layout.key, SaturatingMultiply({gathered_bytes, shape.head_dim})));
+  layout.total_bytes = AlignUp(SaturatingAdd(layout.value, SaturatingMultiply({gathered_bytes, shape.value_head_dim})));
   if (!keeps_probabilities) layout.probabilities = layout.scores;
   return layout;
+}
+
+std::int64_t SequenceRuns::KeyStride(const Sequence& last, const Sequence& next) const {
+  return shape_.IsPaged() ? last.key_tokens : next.key_begin - last.key_begin;
+}
+
+bool SequenceRuns::Continues(const SequenceRun& run, const Sequence& last, const Sequence& next) const {
+  if (next.query_tokens != run.query_tokens || next.key_tokens != run.key_tokens) return false;
+  return run.count == 1 ||
+         (next.query_begin - last.query_begin == run.query_stride_tokens && KeyStride(last, next) == run.key_stride_tokens);
 }
 
 bool SequenceRuns::Next(SequenceRun& run) {
@@ -60,6 +69,7 @@ bool SequenceRuns::Next(SequenceRun& run) {
          .query_tokens = last->query_tokens,
          .key_tokens = last->key_tokens,
          .query_stride_tokens = 0,
+         .first_key_token = shape_.IsPaged() ? next_gathered_token_ : last->key_begin,
          .key_stride_tokens = 0,
          .first_score = next_score_,
          .first_product_token = next_product_token_};
@@ -67,10 +77,11 @@ bool SequenceRuns::Next(SequenceRun& run) {
     const Sequence& next = sequences_[next_sequence_];
     if (!Continues(run, *last, next)) break;
     run.query_stride_tokens = next.query_begin - last->query_begin;
-    run.key_stride_tokens = next.key_begin - last->key_begin;
+    run.key_stride_tokens = KeyStride(*last, next);
   }
   next_score_ += run.count * shape_.query_heads * run.query_tokens * ScoreRowElems(run.key_tokens);
   next_product_token_ += run.count * run.query_tokens;
+  next_gathered_token_ += run.count * run.key_tokens;
   return true;
 }
 

@@ -47,11 +47,12 @@ __global__ void __launch_bounds__(kWarpThreads* kBlockRows)
   const int value_dim = static_cast<int>(shape.value_head_dim);
   Output* const output = static_cast<Output*>(params.output) +
                          ((sequence.query_begin + query) * shape.query_heads + place.head) * shape.value_head_dim;
+  const std::int64_t sequence_of_run = place.sequence_idx - slice.first_sequence;
   const Product* product;
   if constexpr (std::is_same_v<Product, Output>) {
     product = output;
   } else {
-    const std::int64_t token = (place.sequence_idx - slice.first_sequence) * slice.query_tokens + query;
+    const std::int64_t token = sequence_of_run * slice.query_tokens + query;
     product = run_product + (token * shape.query_heads + place.head) * shape.value_head_dim;
   }
 
@@ -67,7 +68,8 @@ __global__ void __launch_bounds__(kWarpThreads* kBlockRows)
   const bool is_spoilt = __any_sync(0xffffffff, !is_finite);
   if (is_spoilt) {
     const std::int64_t token_elems = shape.kv_heads * shape.value_head_dim;
-    const T* const values = static_cast<const T*>(params.value) + sequence.key_begin * token_elems +
+    const std::int64_t first_token = slice.first_key_token + sequence_of_run * slice.key_stride_tokens;
+    const T* const values = static_cast<const T*>(params.value) + first_token * token_elems +
                             place.head / shape.GroupHeads() * shape.value_head_dim;
     SumVisibleValues(run_probabilities + place.FirstScore(slice), slice.key_tokens, values, token_elems, value_dim, elements);
   }

@@ -19,6 +19,8 @@ struct RunSlice {
   std::int64_t first_head;  // of the run's
   int query_tokens;
   int key_tokens;
+  std::int64_t first_key_token;  // of the first sequence, in values
+  std::int64_t key_stride_tokens;
 };
 
 // One row of S, P and the output.
@@ -52,7 +54,9 @@ cudaError_t ForEachSlice(const AttentionShape& shape, const SequenceRun& run, in
     const RunSlice slice = {.first_sequence = run.first_sequence,
                             .first_head = head,
                             .query_tokens = static_cast<int>(run.query_tokens),
-                            .key_tokens = static_cast<int>(run.key_tokens)};
+                            .key_tokens = static_cast<int>(run.key_tokens),
+                            .first_key_token = run.first_key_token,
+                            .key_stride_tokens = run.key_stride_tokens};
     const dim3 grid(width, static_cast<unsigned>(std::min(kMaxGridHeight, num_heads - head)));
     if (const cudaError_t error = launch(slice, grid); error != cudaSuccess) return error;
   }

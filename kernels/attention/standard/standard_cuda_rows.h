@@ -14,9 +14,9 @@ cudaError_t LaunchSoftmax(const AttentionParams& params, const SequenceRun& run,
                           cudaStream_t stream);
 
 // Completes the run's output, given `product` = P·V of its first sequence, ProductType: in the output itself, or apart
-// [count, Sq, Hq, Dv] if the output is of another type. Rows with anything not finite are computed again without hidden keys:
-// the product has multiplied those too, by 0, and that is not 0 where the value is infinite or NaN. Without keys nothing is
-// read and the rows are 0.
+// [count, Sq, Hq, Dv] if the output is of another type. params.value has the values in one stretch, gathered if need be. Rows
+// with anything not finite are computed again without hidden keys: the product has multiplied those too, by 0, and that is not
+// 0 where the value is infinite or NaN. Without keys nothing is read and the rows are 0.
 cudaError_t LaunchFinishOutput(const AttentionParams& params, const SequenceRun& run, const void* probabilities,
                                const void* product, cudaStream_t stream);
 

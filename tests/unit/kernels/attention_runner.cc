@@ -1,6 +1,8 @@
 #include "tests/unit/kernels/attention_runner.h"
 
 #include <cstdint>
+#include <limits>
+#include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -10,6 +12,12 @@
 #include "tests/support/attention_tolerance.h"
 
 namespace ridgeline::kernels::attention {
+
+std::string WhyNot(Algorithm algorithm, const AttentionParams& params) {
+  const AttentionPlan plan = Plan(algorithm, params);
+  if (plan.workspace_bytes < std::numeric_limits<std::int64_t>::max()) return "";
+  return plan.kernel + " does not compute this problem";
+}
 
 ::testing::AssertionResult RunKernel(Algorithm algorithm, const AttentionParams& params) {
   return RunKernel(Plan(algorithm, params), params);
@@ -34,7 +42,7 @@ std::vector<double> AnswerOf(support::AttentionCase& attention_case) {
 }
 
 std::vector<double> DifferenceBound(support::AttentionCase& attention_case) {
-  const support::AttentionBound bound = support::BoundErrors(attention_case.params(), attention_case.expected());
+  const support::AttentionBound bound = support::BoundErrors(attention_case.dense_params(), attention_case.expected());
   std::vector<double> difference = bound.output;
   difference.insert(difference.end(), bound.log_sum_exp.begin(), bound.log_sum_exp.end());
   for (double& element : difference) element *= 2;

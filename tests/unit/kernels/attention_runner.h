@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -18,6 +19,10 @@ inline constexpr Algorithm kAlgorithms[] = {Algorithm::kStandard, Algorithm::kFl
 
 // The device's plan for a problem.
 AttentionPlan Plan(Algorithm algorithm, const AttentionParams& params);
+
+// Why the device's kernel of that algorithm cannot compute the problem, or empty if it can: its plan asks for more workspace
+// than there is.
+std::string WhyNot(Algorithm algorithm, const AttentionParams& params);
 
 // Runs exactly what `plan` says on tensors in host memory, in a workspace of exactly its size, full of NaN. Fails if the kernel
 // does, or if it wrote to an input or past the end of anything.

@@ -11,11 +11,13 @@
 
 #include "gtest/gtest.h"
 #include "kernels/attention/attention.h"
+#include "kernels/attention/decode/decode_cuda.h"
 #include "kernels/attention/flash/flash_cuda.h"
 #include "kernels/attention/plan.h"
 #include "kernels/attention/standard/standard_cuda.h"
 #include "kernels/common/cuda_status.h"
 #include "kernels/common/data_type.h"
+#include "kernels/common/rounding.h"
 #include "tests/gpu/gpu.h"
 #include "tests/unit/kernels/attention_runner.h"
 
@@ -28,8 +30,18 @@ using gpu::Stream;
 
 // How far the sequences reach into each array, in elements.
 struct Extents {
-  std::int64_t query = 0, key = 0, value = 0, bias = 0, output = 0, log_sum_exp = 0;
+  std::int64_t query = 0, key = 0, value = 0, block_table = 0, bias = 0, output = 0, log_sum_exp = 0;
 };
+
+// The end of the sequence's tokens in key and value: paged, that of the last page among its own.
+std::int64_t KeyEnd(const AttentionParams& params, const Sequence& sequence) {
+  if (!params.shape.IsPaged()) return sequence.key_begin + sequence.key_tokens;
+  std::int64_t end = 0;
+  for (std::int64_t i = 0; i < CeilDivide(sequence.key_tokens, params.shape.page_tokens); ++i) {
+    end = std::max(end, (params.block_table[sequence.key_begin + i] + std::int64_t{1}) * params.shape.page_tokens);
+  }
+  return end;
+}
 
 Extents ReadExtents(const AttentionParams& params) {
   const AttentionShape& shape = params.shape;
@@ -38,7 +50,11 @@ Extents ReadExtents(const AttentionParams& params) {
   for (std::int64_t s = 0; s < shape.num_sequences; ++s) {
     const Sequence& sequence = params.sequences[s];
     query_tokens = std::max(query_tokens, sequence.query_begin + sequence.query_tokens);
-    key_tokens = std::max(key_tokens, sequence.key_begin + sequence.key_tokens);
+    key_tokens = std::max(key_tokens, KeyEnd(params, sequence));
+    if (shape.IsPaged()) {
+      extents.block_table =
+          std::max(extents.block_table, sequence.key_begin + CeilDivide(sequence.key_tokens, shape.page_tokens));
+    }
     if (sequence.query_tokens == 0) continue;
     extents.log_sum_exp =
         std::max(extents.log_sum_exp,
@@ -110,17 +126,30 @@ class DeviceTensors {
   return ::testing::AssertionFailure() << plan.kernel << ": " << gpu::Describe(status);
 }
 
-// `params` and its workspace are in the device's memory, `host_sequences` are not.
+CudaStatus Queue(const AttentionPlan& plan, const AttentionParams& params, const Sequence* host_sequences) {
+  if (plan.algorithm == Algorithm::kStandard) {
+    return LaunchStandard(plan, params, host_sequences, gpu::Cublas(), Stream(), nullptr);
+  }
+  if (plan.decode.num_blocks > 0) return LaunchDecode(plan, params, Stream());
+  return LaunchFlash(plan, params, Stream());
+}
+
+// `params` and its workspaces are in the device's memory, `host_sequences` are not.
 ::testing::AssertionResult Launch(const AttentionPlan& plan, AttentionParams params, const Sequence* host_sequences) {
   const GuardedDeviceArray workspace(plan.workspace_bytes);
   params.workspace = plan.workspace_bytes > 0 ? workspace.data() : nullptr;
-  const CudaStatus launched = plan.algorithm == Algorithm::kStandard
-                                  ? LaunchStandard(plan, params, host_sequences, gpu::Cublas(), Stream(), nullptr)
-                                  : CudaStatus(LaunchFlash(plan, params, Stream()));
-  if (const auto result = Succeeded(launched, plan); !result) return result;
+  const std::vector<std::byte> all_ones(plan.merge_workspace_bytes, std::byte{0xff});
+  GuardedDeviceArray merge_workspace(plan.merge_workspace_bytes);
+  merge_workspace.Upload(all_ones.data());
+  params.merge_workspace = plan.merge_workspace_bytes > 0 ? merge_workspace.data() : nullptr;
+  if (const auto result = Succeeded(Queue(plan, params, host_sequences), plan); !result) return result;
   if (const auto result = Succeeded(cudaStreamSynchronize(Stream()), plan); !result) return result;
-  if (workspace.guards_whole()) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << plan.kernel << ": wrote past its workspace of " << plan.workspace_bytes << " bytes";
+  if (!workspace.guards_whole() || !merge_workspace.guards_whole()) {
+    return ::testing::AssertionFailure() << plan.kernel << ": wrote past its workspace of " << plan.workspace_bytes << " and "
+                                         << plan.merge_workspace_bytes << " bytes";
+  }
+  if (merge_workspace.Holds(all_ones.data())) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << plan.kernel << ": left something in its merge workspace";
 }
 
 }  // namespace
@@ -139,6 +168,7 @@ AttentionPlan Plan(Algorithm algorithm, const AttentionParams& params) {
   on_device.query = tensors.Input(params.query, extents.query, element_bytes);
   on_device.key = tensors.Input(params.key, extents.key, element_bytes);
   on_device.value = tensors.Input(params.value, extents.value, element_bytes);
+  on_device.block_table = tensors.Input(params.block_table, extents.block_table, sizeof(std::int32_t));
   on_device.alibi_slopes = tensors.Input(params.alibi_slopes, shape.query_heads, sizeof(float));
   on_device.sink_logits = tensors.Input(params.sink_logits, shape.query_heads, sizeof(float));
   on_device.bias = tensors.Input(params.bias, extents.bias, sizeof(float));

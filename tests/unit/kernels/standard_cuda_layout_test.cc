@@ -29,8 +29,9 @@ Sequence Tokens(std::int64_t query_begin, std::int64_t query_tokens, std::int64_
   return {query_begin, query_tokens, key_begin, key_tokens, /*lse_begin=*/0};
 }
 
-std::vector<SequenceRun> RunsOf(const std::vector<Sequence>& sequences) {
-  const AttentionShape shape = Shape(DataType::kFloat32, DataType::kFloat32, static_cast<std::int64_t>(sequences.size()));
+std::vector<SequenceRun> RunsOf(const std::vector<Sequence>& sequences, std::int64_t page_tokens = 0) {
+  AttentionShape shape = Shape(DataType::kFloat32, DataType::kFloat32, static_cast<std::int64_t>(sequences.size()));
+  shape.page_tokens = page_tokens;
   SequenceRuns runs(shape, sequences.data());
   std::vector<SequenceRun> all;
   for (SequenceRun run; runs.Next(run);) all.push_back(run);
@@ -57,6 +58,17 @@ TEST(StandardCudaLayoutTest, Float32ProbabilitiesReplaceScores) {
   EXPECT_EQ(apart.probabilities % 64, 0);
 }
 
+TEST(StandardCudaLayoutTest, PagesAreGatheredBehindTheRest) {
+  const Sequence sequences[] = {Tokens(0, 3, 0, 5), Tokens(3, 2, 7, 16)};
+  AttentionShape shape = Shape(DataType::kBFloat16, DataType::kBFloat16, 2);
+  shape.page_tokens = 4;
+  const StandardCudaLayout layout = LayOutStandardOnCuda(shape, sequences);
+  // 21 tokens x 2 heads x 2 bytes, 16 keys or 24 values each.
+  EXPECT_EQ(layout.key, 896 + 448);
+  EXPECT_EQ(layout.value, layout.key + 1344);
+  EXPECT_EQ(layout.total_bytes, layout.value + 2048);
+}
+
 TEST(StandardCudaLayoutTest, SizesThatNoMemoryHasSaturate) {
   const Sequence huge = Tokens(0, std::int64_t{1} << 40, 0, std::int64_t{1} << 40);
   EXPECT_EQ(StandardWorkspaceBytesOnCuda(Shape(DataType::kBFloat16, DataType::kFloat16, 1), &huge), kMax);
@@ -69,6 +81,7 @@ TEST(SequenceRunsTest, DenseBatchIsOneRun) {
   EXPECT_EQ(runs[0].count, 3);
   EXPECT_EQ(runs[0].query_stride_tokens, 3);
   EXPECT_EQ(runs[0].key_stride_tokens, 8);
+  EXPECT_EQ(runs[0].first_key_token, 0);
 }
 
 TEST(SequenceRunsTest, LengthsAndDistancesEndARun) {
@@ -86,6 +99,17 @@ TEST(SequenceRunsTest, LengthsAndDistancesEndARun) {
   EXPECT_EQ(runs[2].first_score, 4 * 96);
   EXPECT_EQ(runs[3].first_score, 5 * 96);
   EXPECT_EQ(runs[3].first_product_token, 15);
+}
+
+// Wherever its pages are, a sequence's tokens follow those of the sequence before.
+TEST(SequenceRunsTest, PagedSequencesLieSideBySide) {
+  const std::vector<SequenceRun> runs =
+      RunsOf({Tokens(0, 1, 9, 5), Tokens(1, 1, 0, 5), Tokens(2, 1, 40, 5), Tokens(3, 1, 20, 6)}, /*page_tokens=*/4);
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_EQ(runs[0].count, 3);
+  EXPECT_EQ(runs[0].first_key_token, 0);
+  EXPECT_EQ(runs[0].key_stride_tokens, 5);
+  EXPECT_EQ(runs[1].first_key_token, 15);
 }
 
 TEST(SequenceRunsTest, NoSequencesNoRuns) { EXPECT_TRUE(RunsOf({}).empty()); }
