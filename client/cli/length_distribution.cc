@@ -26,36 +26,39 @@ bool ParseLength(absl::string_view text, std::int64_t& length) {
 
 std::string LengthsAllowed() { return absl::StrCat("lengths from 1 to ", FormatCount(kMaxContextTokens), " are allowed"); }
 
-absl::Status Refuse(absl::string_view text, absl::string_view allowed) {
-  return UsageError(absl::StrCat("--context is '", text, "'; ", allowed));
-}
-
 }  // namespace
 
-absl::StatusOr<LengthDistribution> LengthDistribution::Parse(absl::string_view text) {
-  absl::string_view rest = text;
-  if (absl::ConsumePrefix(&rest, "fixed:")) {
-    std::int64_t length;
-    if (!ParseLength(rest, length)) return Refuse(text, absl::StrCat("fixed takes one length; ", LengthsAllowed()));
-    return LengthDistribution(Uniform{length, length});
-  }
-  if (absl::ConsumePrefix(&rest, "uniform:")) return ParseUniform(text, rest);
-  if (absl::ConsumePrefix(&rest, "lognormal:")) return ParseLogNormal(text, rest);
-  if (absl::ConsumePrefix(&rest, "trace:")) return ReadTrace(std::string(rest));
-  return Refuse(text, "fixed:N, uniform:A,B, lognormal:MEDIAN,SIGMA and trace:FILE are allowed");
+absl::StatusOr<LengthDistribution> LengthDistribution::Parse(absl::string_view flag, absl::string_view text) {
+  absl::StatusOr<Kind> kind = ParseKind(text);
+  if (kind.ok()) return LengthDistribution(*std::move(kind));
+  if (!IsUsageError(kind.status())) return kind.status();
+  return UsageError(absl::StrCat("--", flag, " is '", text, "'; ", kind.status().message()));
 }
 
-absl::StatusOr<LengthDistribution> LengthDistribution::ParseUniform(absl::string_view text, absl::string_view ends) {
+// This and the parsers below say what is allowed; Parse adds of what.
+absl::StatusOr<LengthDistribution::Kind> LengthDistribution::ParseKind(absl::string_view text) {
+  if (absl::ConsumePrefix(&text, "fixed:")) {
+    std::int64_t length;
+    if (!ParseLength(text, length)) return UsageError(absl::StrCat("fixed takes one length; ", LengthsAllowed()));
+    return Uniform{length, length};
+  }
+  if (absl::ConsumePrefix(&text, "uniform:")) return ParseUniform(text);
+  if (absl::ConsumePrefix(&text, "lognormal:")) return ParseLogNormal(text);
+  if (absl::ConsumePrefix(&text, "trace:")) return ReadTrace(std::string(text));
+  return UsageError("fixed:N, uniform:A,B, lognormal:MEDIAN,SIGMA and trace:FILE are allowed");
+}
+
+absl::StatusOr<LengthDistribution::Kind> LengthDistribution::ParseUniform(absl::string_view ends) {
   const std::vector<absl::string_view> parts = absl::StrSplit(ends, ',');
   Uniform uniform;
   if (parts.size() != 2 || !ParseLength(parts[0], uniform.min) || !ParseLength(parts[1], uniform.max) ||
       uniform.min > uniform.max) {
-    return Refuse(text, absl::StrCat("uniform takes the shortest and the longest; ", LengthsAllowed()));
+    return UsageError(absl::StrCat("uniform takes the shortest and the longest; ", LengthsAllowed()));
   }
-  return LengthDistribution(uniform);
+  return uniform;
 }
 
-absl::StatusOr<LengthDistribution> LengthDistribution::ParseLogNormal(absl::string_view text, absl::string_view parameters) {
+absl::StatusOr<LengthDistribution::Kind> LengthDistribution::ParseLogNormal(absl::string_view parameters) {
   const std::vector<absl::string_view> parts = absl::StrSplit(parameters, ',');
   LogNormal log_normal;
   // Written so that a NaN is refused.
@@ -64,13 +67,13 @@ absl::StatusOr<LengthDistribution> LengthDistribution::ParseLogNormal(absl::stri
                      log_normal.median <= static_cast<double>(kMaxContextTokens) && log_normal.sigma >= 0 &&
                      log_normal.sigma <= kMaxSigma;
   if (!right) {
-    return Refuse(text, absl::StrCat("lognormal takes the median and the logarithm's standard deviation, 0 to ", kMaxSigma,
-                                     "; ", LengthsAllowed()));
+    return UsageError(absl::StrCat("lognormal takes the median and the logarithm's standard deviation, 0 to ", kMaxSigma, "; ",
+                                   LengthsAllowed()));
   }
-  return LengthDistribution(log_normal);
+  return log_normal;
 }
 
-absl::StatusOr<LengthDistribution> LengthDistribution::ReadTrace(const std::string& path) {
+absl::StatusOr<LengthDistribution::Kind> LengthDistribution::ReadTrace(const std::string& path) {
   std::ifstream file(path);
   if (!file) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
   auto lengths = std::make_shared<std::vector<std::int64_t>>();
@@ -80,14 +83,14 @@ absl::StatusOr<LengthDistribution> LengthDistribution::ReadTrace(const std::stri
     if (content.empty() || content[0] == '#') continue;
     std::int64_t length;
     if (!ParseLength(content, length)) {
-      return UsageError(absl::StrCat("--context: line ", line_number, " of ", path, " is '", content, "'; ", LengthsAllowed()));
+      return UsageError(absl::StrCat("line ", line_number, " is '", content, "'; ", LengthsAllowed()));
     }
     lengths->push_back(length);
   }
   // A folder opens like a file and fails on the first read.
   if (file.bad()) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
-  if (lengths->empty()) return UsageError(absl::StrCat("--context: ", path, " holds no length; one a line is needed"));
-  return LengthDistribution(Trace{std::move(lengths)});
+  if (lengths->empty()) return UsageError("the file holds no length; one a line is needed");
+  return Trace{std::move(lengths)};
 }
 
 std::int64_t LengthDistribution::Draw(std::mt19937_64& random) {

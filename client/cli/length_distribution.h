@@ -1,4 +1,4 @@
-// Context lengths of a load: where they come from, and drawing them.
+// Lengths that a load draws, in tokens: where they come from, and drawing them.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace ridgeline::cli {
 
-// Longest context that a load asks for: 2^24 tokens. It keeps a distribution's tail, or a mistyped trace, from asking for more
+// Longest length that a load draws: 2^24 tokens. It keeps a distribution's tail, or a mistyped trace, from asking for more
 // memory than any device has.
 inline constexpr std::int64_t kMaxContextTokens = std::int64_t{1} << 24;
 
@@ -23,8 +23,10 @@ class LengthDistribution {
  public:
   // "fixed:N", "uniform:A,B" (both ends included), "lognormal:MEDIAN,SIGMA" (SIGMA of the logarithm; rounded, and cut to 1 to
   // kMaxContextTokens) or "trace:FILE" (one length a line, taken in order and from the start again; empty lines and lines that
-  // begin with # are skipped). A usage error, naming --context, for anything else; NOT_FOUND for a file that can't be read.
-  static absl::StatusOr<LengthDistribution> Parse(absl::string_view text);
+  // begin with # are skipped). A usage error, naming the flag, for anything else; NOT_FOUND for a file that can't be read.
+  static absl::StatusOr<LengthDistribution> Parse(absl::string_view flag, absl::string_view text);
+
+  static LengthDistribution Fixed(std::int64_t length) { return LengthDistribution(Uniform{length, length}); }
 
   // One length, 1 to kMaxContextTokens. Traces remember where they are, so a copy starts where the original is.
   std::int64_t Draw(std::mt19937_64& random);
@@ -46,9 +48,10 @@ class LengthDistribution {
 
   explicit LengthDistribution(Kind kind) : kind_(std::move(kind)) {}
 
-  static absl::StatusOr<LengthDistribution> ParseUniform(absl::string_view text, absl::string_view ends);
-  static absl::StatusOr<LengthDistribution> ParseLogNormal(absl::string_view text, absl::string_view parameters);
-  static absl::StatusOr<LengthDistribution> ReadTrace(const std::string& path);
+  static absl::StatusOr<Kind> ParseKind(absl::string_view text);
+  static absl::StatusOr<Kind> ParseUniform(absl::string_view ends);
+  static absl::StatusOr<Kind> ParseLogNormal(absl::string_view parameters);
+  static absl::StatusOr<Kind> ReadTrace(const std::string& path);
 
   Kind kind_;
 };

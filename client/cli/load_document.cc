@@ -44,16 +44,33 @@ Section RequestsSection(const LoadCounts& all, const LoadOutcome& outcome, bool 
   return section;
 }
 
+// Sessions over KV caches; other loads show none.
+Section SessionsSection(const SessionCounts& sessions) {
+  const bool shown = sessions.num_begun > 0;
+  const auto label = [&](bool condition, const char* text) { return std::string(condition ? text : ""); };
+  return {shown ? "Sessions" : "",
+          {{"sessions_begun", label(shown, "begun"), sessions.num_begun},
+           {"sessions_completed", label(shown, "completed"), sessions.num_completed},
+           {"sessions_cancelled", label(sessions.num_cancelled > 0, "cancelled"), sessions.num_cancelled}}};
+}
+
 Section RatesSection(const LoadCounts& all, double elapsed_seconds) {
   const auto rate = [&](std::int64_t count) {
     if (elapsed_seconds <= 0) return Value();
     return Value(static_cast<double>(count) / elapsed_seconds, Unit::kPerSecond);
   };
+  // As a request sees it: large batches count as often as they have requests.
+  const Value mean_batch =
+      all.num_answered == 0 ? Value() : Value(static_cast<double>(all.batch_requests) / static_cast<double>(all.num_answered));
+  // Above 100 % where kernels of several lanes overlap.
+  const Value kernel_share = elapsed_seconds <= 0 ? Value() : Value(all.device_seconds / elapsed_seconds, Unit::kFraction);
   return {"Answered",
           {{"elapsed_seconds", "in", {elapsed_seconds, Unit::kSeconds}},
            {"requests_per_second", "requests", rate(all.num_answered)},
            {"query_tokens_per_second", "query tokens", rate(all.query_tokens)},
-           {"key_tokens_per_second", "key tokens", rate(all.key_tokens)}}};
+           {"key_tokens_per_second", "key tokens", rate(all.key_tokens)},
+           {"batch_requests_mean", "requests a launch", mean_batch},
+           {"kernel_time_fraction", "kernel time", kernel_share}}};
 }
 
 std::vector<Column> Columns() {
@@ -96,12 +113,16 @@ void AppendOutcome(Document& document, LoadOutcome outcome, bool open_loop) {
   LoadCounts all = outcome.prefill;
   all.Add(outcome.decode);
   document.sections.push_back(RequestsSection(all, outcome, open_loop));
+  document.sections.push_back(SessionsSection(outcome.sessions));
   document.sections.push_back(RatesSection(all, outcome.elapsed_seconds));
   document.rows = Rows{"times", Columns(), {}};
   AppendRows("all", all, open_loop, *document.rows);
   if (outcome.prefill.num_sent > 0 && outcome.decode.num_sent > 0) {
     AppendRows("prefill", outcome.prefill, open_loop, *document.rows);
     AppendRows("decode", outcome.decode, open_loop, *document.rows);
+  }
+  if (outcome.sessions.first_token.count() > 0) {
+    document.rows->values.push_back(RowOf("session", "first token", outcome.sessions.first_token));
   }
   if (all.num_answered > 0 && all.num_answered < kCountForLastQuantile) {
     document.notes.push_back(absl::StrCat("p99.9 of fewer than ", FormatCount(kCountForLastQuantile),

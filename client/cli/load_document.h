@@ -8,7 +8,8 @@
 
 namespace ridgeline::cli {
 
-// The sections "Requests" and "Rates", and one row for each kind of work and each time: latency, and where it went. `open_loop`
+// The sections of requests, sessions and rates, and one row for each kind of work and each time: latency, and where it went.
+// A session's step counts a request for each layer, and its latency once. `open_loop`
 // shows what only that loop has; programs get the same keys from both.
 void AppendOutcome(Document& document, LoadOutcome outcome, bool open_loop);
 

@@ -42,10 +42,7 @@ class Run {
       if (!status.ok()) HandleFailure(status);
     }
     absl::MutexLock lock(&mutex_);
-    outcome_.prefill.Add(outcome.prefill);
-    outcome_.decode.Add(outcome.decode);
-    outcome_.num_warm_up += outcome.num_warm_up;
-    outcome_.elapsed_seconds = std::max(outcome_.elapsed_seconds, outcome.elapsed_seconds);
+    outcome_.Add(outcome);
   }
 
   // Ends the run for a reason that no later request would change.
@@ -101,9 +98,7 @@ class Run {
     counts.query_tokens += item.work.shape.batch * item.work.shape.query_tokens;
     counts.key_tokens += item.work.shape.batch * item.work.shape.key_tokens;
     counts.latency.Add(done_seconds - item.intended_seconds);
-    counts.queue.Add(Seconds(response->report().queue_time()));
-    counts.inputs.Add(Seconds(response->report().upload_time()));
-    counts.kernel.Add(Seconds(response->report().kernel_time()));
+    counts.AddReport(response->report());
     return absl::OkStatus();
   }
 
@@ -145,6 +140,35 @@ void LoadCounts::Add(const LoadCounts& other) {
   queue.Append(other.queue);
   inputs.Append(other.inputs);
   kernel.Append(other.kernel);
+  batch_requests += other.batch_requests;
+  device_seconds += other.device_seconds;
+}
+
+void LoadCounts::AddReport(const v1::ExecutionReport& report) {
+  const int batch = std::max(report.batch_requests(), 1);
+  queue.Add(Seconds(report.queue_time()));
+  inputs.Add(Seconds(report.upload_time()));
+  kernel.Add(Seconds(report.kernel_time()));
+  batch_requests += batch;
+  device_seconds += Seconds(report.kernel_time()) / batch;
+}
+
+void SessionCounts::Add(const SessionCounts& other) {
+  num_begun += other.num_begun;
+  num_completed += other.num_completed;
+  num_cancelled += other.num_cancelled;
+  first_token.Append(other.first_token);
+}
+
+void LoadOutcome::Add(const LoadOutcome& other) {
+  prefill.Add(other.prefill);
+  decode.Add(other.decode);
+  sessions.Add(other.sessions);
+  num_warm_up += other.num_warm_up;
+  num_unsent += other.num_unsent;
+  elapsed_seconds = std::max(elapsed_seconds, other.elapsed_seconds);
+  first_failure.Update(other.first_failure);
+  ended_by.Update(other.ended_by);
 }
 
 LoadOutcome RunLoadThreads(absl::Span<const client::Client> channels, int num_workers, const LoadTiming& timing,

@@ -37,19 +37,36 @@ struct LoadCounts {
   Samples queue;       // these three from the server's reports
   Samples inputs;      // moving or making them: its upload time
   Samples kernel;
+  std::int64_t batch_requests = 0;  // of the reports, summed: requests that shared each answer's launch
+  double device_seconds = 0;        // kernel times, each launch's counted once
 
   void Add(const LoadCounts& other);
+  void AddReport(const v1::ExecutionReport& report);
   std::int64_t num_failed() const { return num_sent - num_answered; }
+};
+
+// Of a load over KV caches; the counts of those that began after the warm-up.
+struct SessionCounts {
+  std::int64_t num_begun = 0;
+  std::int64_t num_completed = 0;  // all that they should attend was attended
+  std::int64_t num_cancelled = 0;  // given up on purpose
+  Samples first_token;             // seconds from the intended begin until the whole prompt was attended
+
+  void Add(const SessionCounts& other);
 };
 
 struct LoadOutcome {
   LoadCounts prefill;
   LoadCounts decode;
+  SessionCounts sessions;
   std::int64_t num_warm_up = 0;
   std::int64_t num_unsent = 0;  // open loop only
   double elapsed_seconds = 0;   // from the end of the warm-up to the last answer, at least the duration
   absl::Status first_failure;   // OK: there was none
   absl::Status ended_by;        // a failure that every further request would have shared; OK: none
+
+  // Of one caller into that of all. Its failures are the first if there were none.
+  void Add(const LoadOutcome& other);
 };
 
 struct LoadState {

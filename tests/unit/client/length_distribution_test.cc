@@ -34,19 +34,19 @@ class TraceTest : public ::testing::Test {
   ~TraceTest() override { std::remove(path_.c_str()); }
   absl::StatusOr<LengthDistribution> Read(const std::string& content) const {
     std::ofstream(path_) << content;
-    return LengthDistribution::Parse(absl::StrCat("trace:", path_));
+    return LengthDistribution::Parse("context", absl::StrCat("trace:", path_));
   }
 
   const std::string path_ = absl::StrCat(::testing::TempDir(), "/ridgeline_trace_", getpid());
 };
 
 TEST(LengthDistributionTest, FixedIsFixed) {
-  ASSERT_OK_AND_ASSIGN(const LengthDistribution fixed, LengthDistribution::Parse("fixed:4096"));
+  ASSERT_OK_AND_ASSIGN(const LengthDistribution fixed, LengthDistribution::Parse("context", "fixed:4096"));
   EXPECT_THAT(Draw(fixed, 3), ElementsAre(4096, 4096, 4096));
 }
 
 TEST(LengthDistributionTest, UniformReachesBothEndsAndNothingBeyond) {
-  ASSERT_OK_AND_ASSIGN(const LengthDistribution uniform, LengthDistribution::Parse("uniform:3,5"));
+  ASSERT_OK_AND_ASSIGN(const LengthDistribution uniform, LengthDistribution::Parse("context", "uniform:3,5"));
   std::vector<int> num_seen(10);
   for (const std::int64_t length : Draw(uniform, 3000)) ++num_seen.at(length);
   // 1000 each are expected, with a standard deviation of 26.
@@ -55,7 +55,7 @@ TEST(LengthDistributionTest, UniformReachesBothEndsAndNothingBeyond) {
 }
 
 TEST(LengthDistributionTest, LogNormalHasItsMedianAndSpread) {
-  ASSERT_OK_AND_ASSIGN(const LengthDistribution log_normal, LengthDistribution::Parse("lognormal:2000,0.5"));
+  ASSERT_OK_AND_ASSIGN(const LengthDistribution log_normal, LengthDistribution::Parse("context", "lognormal:2000,0.5"));
   constexpr int kCount = 10'000;
   double sum = 0;
   double sum_of_squares = 0;
@@ -70,9 +70,9 @@ TEST(LengthDistributionTest, LogNormalHasItsMedianAndSpread) {
 }
 
 TEST(LengthDistributionTest, LogNormalStaysWithinWhatALoadAsksFor) {
-  ASSERT_OK_AND_ASSIGN(const LengthDistribution low, LengthDistribution::Parse("lognormal:1,4"));
+  ASSERT_OK_AND_ASSIGN(const LengthDistribution low, LengthDistribution::Parse("context", "lognormal:1,4"));
   ASSERT_OK_AND_ASSIGN(const LengthDistribution high,
-                       LengthDistribution::Parse(absl::StrCat("lognormal:", kMaxContextTokens, ",4")));
+                       LengthDistribution::Parse("context", absl::StrCat("lognormal:", kMaxContextTokens, ",4")));
   bool reached_one = false;
   bool reached_most = false;
   for (const std::int64_t length : Draw(low, 1000)) {
@@ -110,7 +110,7 @@ TEST(LengthDistributionTest, MistakesSayWhatIsAllowed) {
       {"lognormal:100,4.5", "0 to 4"},
   };
   for (const auto& [text, message] : kCases) {
-    const absl::Status status = LengthDistribution::Parse(text).status();
+    const absl::Status status = LengthDistribution::Parse("context", text).status();
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
                                  AllOf(HasSubstr(absl::StrCat("--context is '", text, "'")), HasSubstr(message))));
     EXPECT_TRUE(IsUsageError(status)) << text;
@@ -126,16 +126,16 @@ TEST_F(TraceTest, ABadLineIsNamed) {
   for (const std::string line : {"abc", "0", "-5", "1.5", "16777217", "5 6"}) {
     const absl::Status status = Read(absl::StrCat("# lengths\n512\n", line, "\n")).status();
     EXPECT_THAT(status, StatusIs(absl::StatusCode::kInvalidArgument,
-                                 AllOf(HasSubstr("--context: line 3 of "), HasSubstr(absl::StrCat("is '", line, "'")))));
+                                 AllOf(HasSubstr("--context is 'trace:"), HasSubstr(absl::StrCat("line 3 is '", line, "'")))));
     EXPECT_TRUE(IsUsageError(status));
   }
   EXPECT_THAT(Read("# nothing\n\n"), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("holds no length")));
 }
 
 TEST_F(TraceTest, WhatCannotBeReadIsNotFound) {
-  EXPECT_THAT(LengthDistribution::Parse(absl::StrCat("trace:", path_)),
+  EXPECT_THAT(LengthDistribution::Parse("context", absl::StrCat("trace:", path_)),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("No such file")));
-  EXPECT_THAT(LengthDistribution::Parse(absl::StrCat("trace:", ::testing::TempDir())),
+  EXPECT_THAT(LengthDistribution::Parse("context", absl::StrCat("trace:", ::testing::TempDir())),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("Is a directory")));
 }
 

@@ -10,6 +10,7 @@ namespace ridgeline::cli {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -23,6 +24,8 @@ LoadCounts Answered(int count, double latency_seconds) {
   counts.num_sent = counts.num_answered = count;
   counts.query_tokens = count * 100;
   counts.key_tokens = count * 200;
+  counts.batch_requests = count * 2;
+  counts.device_seconds = count * 0.5e-3;
   for (int i = 0; i < count; ++i) {
     counts.latency.Add(latency_seconds);
     counts.send_delay.Add(0);
@@ -49,16 +52,18 @@ Document DocumentOf(const LoadOutcome& outcome, bool open_loop) {
 TEST(LoadDocumentTest, TablesShowWhatOccurred) {
   LoadOutcome outcome = Outcome();
   EXPECT_EQ(RenderTable(DocumentOf(outcome, /*open_loop=*/false), /*colour=*/false), R"(Requests
-  warm-up       0
-  sent          4
-  answered      4
-  failed        0
+  warm-up            0
+  sent               4
+  answered           4
+  failed             0
 
 Answered
-  in            2.00 s
-  requests      2.00 /s
-  query tokens  200 /s
-  key tokens    400 /s
+  in                 2.00 s
+  requests           2.00 /s
+  query tokens       200 /s
+  key tokens         400 /s
+  requests a launch  2.00
+  kernel time        0.1 %
 
   work  time           requests     mean      p50      p90      p95      p99    p99.9      max
   ────  ─────────────  ────────  ───────  ───────  ───────  ───────  ───────  ───────  ───────
@@ -80,13 +85,26 @@ p99.9 of fewer than 1,000 requests is the slowest of them; a longer --duration t
                     HasSubstr("send delay"), HasSubstr("\n  prefill  latency "), HasSubstr("\n  decode   latency ")));
 }
 
+TEST(LoadDocumentTest, SessionsAreShownWhereThereAreAny) {
+  LoadOutcome outcome = Outcome();
+  outcome.sessions.num_begun = 3;
+  outcome.sessions.num_completed = 2;
+  outcome.sessions.first_token.Add(0.25);
+  EXPECT_THAT(RenderTable(DocumentOf(outcome, /*open_loop=*/true), /*colour=*/false),
+              AllOf(ContainsRegex("Sessions\n  begun +3\n  completed +2\n"), Not(HasSubstr("cancelled")),
+                    ContainsRegex("session  first token +1 +250 ms")));
+  outcome.sessions.num_cancelled = 1;
+  EXPECT_THAT(RenderTable(DocumentOf(outcome, /*open_loop=*/true), /*colour=*/false), ContainsRegex("\n  cancelled +1\n"));
+}
+
 TEST(LoadDocumentTest, ProgramsGetTheSameFieldsFromEveryLoad) {
   const std::string header =
       "warm_up_requests,sent,answered,failed,failed_cancelled,failed_unknown,failed_invalid_argument,failed_deadline_exceeded,"
       "failed_not_found,failed_already_exists,failed_permission_denied,failed_resource_exhausted,failed_failed_precondition,"
       "failed_aborted,failed_out_of_range,failed_unimplemented,failed_internal,failed_unavailable,failed_data_loss,"
-      "failed_unauthenticated,unsent,late_fraction,elapsed_seconds,requests_per_second,query_tokens_per_second,"
-      "key_tokens_per_second,work,time,count,mean_seconds,p50_seconds,p90_seconds,p95_seconds,p99_seconds,p99_9_seconds,"
+      "failed_unauthenticated,unsent,late_fraction,sessions_begun,sessions_completed,sessions_cancelled,elapsed_seconds,"
+      "requests_per_second,query_tokens_per_second,key_tokens_per_second,batch_requests_mean,kernel_time_fraction,work,time,"
+      "count,mean_seconds,p50_seconds,p90_seconds,p95_seconds,p99_seconds,p99_9_seconds,"
       "max_seconds\n";
   for (const LoadOutcome& outcome : {Outcome(), LoadOutcome()}) {
     for (const bool open_loop : {false, true}) EXPECT_THAT(RenderCsv(DocumentOf(outcome, open_loop)), StartsWith(header));

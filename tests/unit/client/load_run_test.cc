@@ -24,7 +24,7 @@ WorkMix Mix(double decode_share = 0) {
   WorkMix mix;
   mix.shapes = *ParseWeightedShapes("2,16,1,8");
   mix.decode_share = decode_share;
-  mix.context = *LengthDistribution::Parse("fixed:100");
+  mix.context = *LengthDistribution::Parse("context", "fixed:100");
   return mix;
 }
 

@@ -294,9 +294,9 @@ TEST_F(ProgramTest, LoadSendsWhatItsFlagsSay) {
   EXPECT_THAT(
       outcome.out,
       AllOf(StartsWith("device,loop,clients,target_requests_per_second,max_in_flight,channels,shapes,decode_share,context,"
-                       "data_type,mask,algorithm,timeout_seconds,seed,warm_up_seconds,duration_seconds,"
-                       "warm_up_requests,sent,"),
-            HasSubstr("\nFake Device,closed,1,,,1,\"2,64,4,8\",1,fixed:300,bfloat16,causal,flash,300,1,0,0.5,0,")));
+                       "data_type,mask,algorithm,paged,decode_tokens,trace,layers,page_tokens,caches,cancel_share,"
+                       "timeout_seconds,seed,warm_up_seconds,duration_seconds,warm_up_requests,sent,"),
+            HasSubstr("\nFake Device,closed,1,,,1,\"2,64,4,8\",1,fixed:300,bfloat16,causal,flash,false,,,,,,,300,1,0,0.5,0,")));
   ASSERT_FALSE(requests_.empty());
   const v1::AttendRequest& request = requests_.back();
   EXPECT_THAT(request.query().shape(), ElementsAre(2, 1, 4, 8));
@@ -338,6 +338,22 @@ TEST_F(ProgramTest, LoadNamesTheFlagThatIsWrong) {
       {"--decode_share=1.5", "--decode_share is 1.5; 0 to 1 is allowed"},
       {"--context=fixed:5", "--decode_share above 0 is missing"},
       {"--decode_share=1 --context=zipf:2", "--context is 'zipf:2'"},
+      {"--decode_tokens=fixed:5", "--decode_tokens is for sessions over KV caches; --paged is missing"},
+      {"--layers=2", "--layers is for sessions over KV caches"},
+      {"--trace=/nowhere", "--trace is for sessions over KV caches"},
+      {"--paged --shapes=2,64,4,8", "with --paged one shape of batch 1 is allowed"},
+      {"--paged --shapes=1,64,4,8/1,32,4,8", "with --paged one shape of batch 1 is allowed"},
+      {"--paged --layers=0", "--layers is 0; 1 to 4096 is allowed"},
+      {"--paged --page_tokens=257", "--page_tokens is 257; 1 to 256 is allowed"},
+      {"--paged --capacity_pages=-1", "--capacity_pages is -1; 0 to 2147483648 is allowed"},
+      {"--paged --clients=4 --caches=5", "--caches is 5; 1 to 4 is allowed"},
+      {"--paged --decode_tokens=5", "--decode_tokens is '5'"},
+      {"--paged --session_end=fork", "--session_end is 'fork'; truncate and recreate are allowed"},
+      {"--paged --cancel_share=nan", "--cancel_share is nan; 0 to 1 is allowed"},
+      {"--paged --rate=5 --session_end=recreate", "sessions of an open loop are deleted"},
+      {"--paged --rate=5 --decode_share=0.5", "--decode_share is for a closed loop"},
+      {"--paged --rate=5 --trace=/nowhere", "--rate and --trace are both given"},
+      {"--paged --clients=5 --trace=/nowhere", "--clients and --trace are both given"},
   };
   for (const auto& [flags, message] : kCases) {
     const Outcome outcome = Run(absl::StrCat("load ", flags));

@@ -38,7 +38,7 @@ TEST(WorkMixTest, DrawsByWeightAndDecodesItsShare) {
   WorkMix mix;
   mix.shapes = *ParseWeightedShapes("3:1,512,8,64/1:1,256,8,64");
   mix.decode_share = 0.2;
-  mix.context = *LengthDistribution::Parse("fixed:77");
+  mix.context = *LengthDistribution::Parse("context", "fixed:77");
   std::mt19937_64 random(1);
   constexpr int kCount = 4000;
   int num_long = 0;
