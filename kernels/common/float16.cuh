@@ -73,4 +73,21 @@ __device__ __forceinline__ std::uint32_t NonFiniteMask(std::uint32_t pair) {
   return __vcmpeq2(pair & kExponentMask<T>, kExponentMask<T>);
 }
 
+// Notes an Inf or a NaN among pairs in one instruction each: a product with zero keeps nothing else. Starts from zero.
+template <typename T>
+__device__ __forceinline__ void NoteNonFinite(std::uint32_t& noted, std::uint32_t pair);
+template <>
+__device__ __forceinline__ void NoteNonFinite<__half>(std::uint32_t& noted, std::uint32_t pair) {
+  asm("fma.rn.f16x2 %0, %1, %2, %0;\n" : "+r"(noted) : "r"(pair), "r"(0u));
+}
+template <>
+__device__ __forceinline__ void NoteNonFinite<__nv_bfloat16>(std::uint32_t& noted, std::uint32_t pair) {
+  asm("fma.rn.bf16x2 %0, %1, %2, %0;\n" : "+r"(noted) : "r"(pair), "r"(0u));
+}
+// Whether any was.
+template <typename T>
+__device__ __forceinline__ bool HasNonFinite(std::uint32_t noted) {
+  return (noted & kExponentMask<T>) != 0;
+}
+
 }  // namespace ridgeline::kernels

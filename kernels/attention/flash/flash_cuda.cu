@@ -11,6 +11,7 @@
 #include "kernels/attention/flash/merge.h"
 #include "kernels/attention/flash/mma_launch.h"
 #include "kernels/attention/flash/mma_shape.h"
+#include "kernels/common/fast_division.h"
 
 namespace ridgeline::kernels::attention {
 namespace {
@@ -22,25 +23,37 @@ bool HasLogitOptions(const AttentionParams& params) {
   return params.logit_soft_cap > 0 || params.alibi_slopes != nullptr || params.bias != nullptr || !(params.scale > 0);
 }
 
+MmaVariant VariantFor(const AttentionParams& params) {
+  if (HasLogitOptions(params)) return MmaVariant::kGeneral;
+  return params.shape.IsPaged() ? MmaVariant::kPaged : MmaVariant::kPlain;
+}
+
 template <typename T, int kHeadDim>
-Launcher FindMma(bool has_logit_options) {
-  return has_logit_options ? LaunchMma<T, kHeadDim, true> : LaunchMma<T, kHeadDim, false>;
+Launcher FindMma(MmaVariant variant) {
+  switch (variant) {
+    case MmaVariant::kPlain:
+      return LaunchMma<T, kHeadDim, MmaVariant::kPlain>;
+    case MmaVariant::kPaged:
+      return LaunchMma<T, kHeadDim, MmaVariant::kPaged>;
+    default:
+      return LaunchMma<T, kHeadDim, MmaVariant::kGeneral>;
+  }
 }
 
 template <typename T>
 Launcher FindMma(const AttentionParams& params) {
-  const bool has_logit_options = HasLogitOptions(params);
+  const MmaVariant variant = VariantFor(params);
   switch (MmaHeadDim(params.shape)) {
     case 64:
-      return FindMma<T, 64>(has_logit_options);
+      return FindMma<T, 64>(variant);
     case 96:
-      return FindMma<T, 96>(has_logit_options);
+      return FindMma<T, 96>(variant);
     case 128:
-      return FindMma<T, 128>(has_logit_options);
+      return FindMma<T, 128>(variant);
     case 192:
-      return FindMma<T, 192>(has_logit_options);
+      return FindMma<T, 192>(variant);
     default:
-      return FindMma<T, 256>(has_logit_options);
+      return FindMma<T, 256>(variant);
   }
 }
 
@@ -70,6 +83,7 @@ Launcher FindLauncher(const AttentionParams& params) {
 
 cudaError_t LaunchFlash(const AttentionPlan& plan, const AttentionParams& params, cudaStream_t stream) {
   FlashArguments arguments = {.params = params, .schedule = plan.tiles};
+  if (params.shape.IsPaged()) arguments.page_tokens = FastDivision(static_cast<std::uint32_t>(params.shape.page_tokens));
   const bool is_split = plan.key_splits > 1;
   if (is_split) {
     arguments.partial_rows = plan.partial_rows;

@@ -57,7 +57,7 @@ class Float32Attention {
 
   __device__ void Run() {
     const TilePlace place = FindPlace(arguments_, kTileKeys);
-    facts_.Remember(arguments_, place, kTileKeys);
+    facts_.Remember(arguments_, place);
     __syncthreads();
     int block = place.num_blocks - 1;
     if (block >= 0) {
@@ -82,10 +82,12 @@ class Float32Attention {
   template <typename Tile>
   __device__ void CopyKeys(Tile& tile, const void* tensor, std::int64_t columns, int block) const {
     const int key_begin = (facts_.place.block_begin + block) * kTileKeys;
-    const std::int64_t row_stride = params_.shape.kv_heads * columns;
-    const float* source = static_cast<const float*>(tensor) + facts_.first_key * columns + block * kTileKeys * row_stride;
+    const float* const source = static_cast<const float*>(tensor) + facts_.place.kv_head * columns;
+    const std::int64_t token_stride = params_.shape.kv_heads * columns;
     const int num_keys = min(static_cast<int>(facts_.place.sequence.key_tokens) - key_begin, kTileKeys);
-    tile.CopyFrom(num_keys, static_cast<int>(columns), [&](int row) { return source + row * row_stride; });
+    tile.CopyFrom(num_keys, static_cast<int>(columns), [&](int row) {
+      return source + KeyToken(arguments_, facts_.place.sequence, key_begin + row) * token_stride;
+    });
   }
 
   __device__ void Step(int block) {
@@ -264,9 +266,9 @@ class Float32Attention {
     if (row < facts_.place.num_rows && column_thread() == 0) {
       if (is_partial) {
         arguments_.partial_log_sum_exp[facts_.place.tile.split * arguments_.partial_rows + facts_.token_head[row]] =
-            result.log_sum_exp;
+            result.LogSumExp();
       } else if (params_.log_sum_exp != nullptr) {
-        params_.log_sum_exp[facts_.lse_idx[row]] = result.log_sum_exp;
+        params_.log_sum_exp[facts_.lse_idx[row]] = result.LogSumExp();
       }
     }
     return result.output_factor;

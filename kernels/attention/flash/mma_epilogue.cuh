@@ -25,22 +25,33 @@ class MmaEpilogue {
                          const typename Traits::QueryTile& smem_query)
       : arguments_(arguments), params_(arguments.params), facts_(facts), smem_query_(smem_query) {}
 
-  // Writes the log-sum-exp of one of the lane's rows; returns what its output is to be multiplied with. `sum` is that of the
-  // lane's own columns.
-  __device__ float FinishRow(int mma, int half, float maximum, float sum) const {
-    for (int distance = 1; distance < 4; distance *= 2) sum += __shfl_xor_sync(0xffffffff, sum, distance);
+  // Sums of the lanes' own columns -> sums of whole rows.
+  __device__ static void SumOverRows(float (&sum)[kRowMmas][2]) {
+#pragma unroll
+    for (int distance = 1; distance < 4; distance *= 2) {
+#pragma unroll
+      for (int i = 0; i < kRowMmas; ++i) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) sum[i][half] += __shfl_xor_sync(0xffffffff, sum[i][half], distance);
+      }
+    }
+  }
+
+  // Writes the log-sum-exp of one of the lane's rows; returns what its output is to be multiplied with.
+  __device__ __forceinline__ float FinishRow(int mma, int half, float maximum, float sum) const {
     const int row = Traits::RowOf(mma, half);
     const float logit_scale = Traits::kHasLogitOptions ? 1.0f : params_.scale;
     const bool is_partial = arguments_.schedule.key_splits > 1;
     const bool has_sink = params_.sink_logits != nullptr && !is_partial && row < facts_.place.num_rows;
     const float sink_logit = has_sink ? params_.sink_logits[facts_.query_head[row]] : -INFINITY;
     const RowResult result = attention::FinishRow(maximum, sum, logit_scale, sink_logit);
+    if (!is_partial && params_.log_sum_exp == nullptr) return result.output_factor;
     if (row < facts_.place.num_rows && Traits::lane() % 4 == 0) {
       if (is_partial) {
         arguments_.partial_log_sum_exp[facts_.place.tile.split * arguments_.partial_rows + facts_.token_head[row]] =
-            result.log_sum_exp;
-      } else if (params_.log_sum_exp != nullptr) {
-        params_.log_sum_exp[facts_.lse_idx[row]] = result.log_sum_exp;
+            result.LogSumExp();
+      } else {
+        params_.log_sum_exp[facts_.lse_idx[row]] = result.LogSumExp();
       }
     }
     return result.output_factor;
@@ -77,14 +88,36 @@ class MmaEpilogue {
       }
     }
     __syncwarp();
-    const int columns = static_cast<int>(params_.shape.value_head_dim);
-    constexpr int kChunks = Traits::QueryTile::kChunks;
-#pragma unroll 4
-    for (int idx = Traits::lane(); idx < Traits::kWarpRows * kChunks; idx += 32) {
-      const int row = Traits::warp() * Traits::kWarpRows + idx / kChunks, chunk = idx % kChunks;
-      if (row >= facts_.place.num_rows || chunk * 8 >= columns) continue;
-      StoreGlobal16(static_cast<T*>(params_.output) + facts_.token_head[row] * columns + chunk * 8,
-                    LoadShared16(smem_query_.ChunkAddress(row, chunk)));
+    StoreChunks();
+  }
+
+  // A lane has one chunk of each row of a pass, passes whole rows. Several rows under way hide what shared memory takes.
+  __device__ void StoreChunks() const {
+    constexpr int kPassRows = 32 * 16 / Traits::QueryTile::kPitchBytes;
+    constexpr int kPasses = Traits::kWarpRows / kPassRows;
+    constexpr int kBatch = kPasses < 8 ? kPasses : 8;
+    static_assert(kPasses % kBatch == 0, "all batches are of the same size");
+    const int chunk = Traits::lane() % (32 / kPassRows);
+    const std::int64_t columns = params_.shape.value_head_dim;
+    if (chunk >= Traits::QueryTile::kChunks || chunk * 8 >= columns) return;
+    const int first_row = Traits::warp() * Traits::kWarpRows + Traits::lane() / (32 / kPassRows);
+    T* const output = static_cast<T*>(params_.output) + chunk * 8;
+#pragma unroll
+    for (int batch = 0; batch < kPasses; batch += kBatch) {
+      uint4 stored[kBatch];
+      std::int64_t token_head[kBatch];
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        const int row = first_row + (batch + i) * kPassRows;
+        stored[i] = LoadShared16(smem_query_.ChunkAddress(row, chunk));
+        token_head[i] = facts_.token_head[row];
+      }
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        if (first_row + (batch + i) * kPassRows < facts_.place.num_rows) {
+          StoreGlobal16(output + token_head[i] * columns, stored[i]);
+        }
+      }
     }
   }
 

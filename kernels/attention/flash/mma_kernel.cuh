@@ -11,10 +11,12 @@
 
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/attention/flash/flash_arguments.h"
 #include "kernels/attention/flash/logit_options.cuh"
 #include "kernels/attention/flash/mma_epilogue.cuh"
+#include "kernels/attention/flash/mma_key_blocks.cuh"
 #include "kernels/attention/flash/mma_traits.cuh"
 #include "kernels/attention/flash/row_mask.cuh"
 #include "kernels/attention/flash/running_softmax.cuh"
@@ -30,6 +32,7 @@ template <typename Traits>
 class MmaAttention {
   using T = typename Traits::T;
   using Shared = typename Traits::SharedStorage;
+  using Blocks = std::conditional_t<Traits::kGathersKeys, GatheredBlocks<Traits>, ContiguousBlocks<Traits>>;
   static constexpr int kRowMmas = Traits::kRowMmas;
   static constexpr int kTileKeys = Traits::kTileKeys;
 
@@ -37,6 +40,7 @@ class MmaAttention {
   __device__ MmaAttention(const FlashArguments& arguments, Shared& shared)
       : arguments_(arguments),
         params_(arguments.params),
+        shared_(shared),
         facts_(shared.facts),
         smem_query_(SharedAddress(shared.query)),
         smem_key_(SharedAddress(shared.key)),
@@ -47,24 +51,25 @@ class MmaAttention {
     const TilePlace place = FindPlace(arguments_, kTileKeys);
     int block = place.num_blocks - 1;
     if (block < 0) {
-      facts_.Remember(arguments_, place, kTileKeys);
+      facts_.Remember(arguments_, place);
       __syncthreads();
       return Finish();
     }
     const int num_keys = min(static_cast<int>(place.sequence.key_tokens) - (place.block_begin + block) * kTileKeys, kTileKeys);
-    const std::int64_t first_key = FirstKey(arguments_, place, kTileKeys);
     CopyQuery(place);
-    CopyKeys(smem_key_, params_.key, params_.shape.head_dim, first_key, block, num_keys);
+    if constexpr (Traits::kGathersKeys) facts_.Remember(arguments_, place);
+    Blocks blocks(arguments_, place, shared_);
+    blocks.CopyKeys(smem_key_, block, num_keys);
     CpAsyncCommit();
-    CopyKeys(smem_value_, params_.value, params_.shape.value_head_dim, first_key, block, num_keys);
+    blocks.CopyValues(smem_value_, block, num_keys);
     CpAsyncCommit();
-    facts_.Remember(arguments_, place, kTileKeys);
+    if constexpr (!Traits::kGathersKeys) facts_.Remember(arguments_, place);
     // From the last block to the first: under a causal mask the ones that need it come first.
     for (bool is_first = true; block >= 0; --block, is_first = false) {
       if (Traits::kHasLogitOptions || !place.unmasked.Has(block)) {
-        Step<true>(block, is_first);
+        Step<true>(blocks, block, is_first);
       } else {
-        Step<false>(block, is_first);
+        Step<false>(blocks, block, is_first);
       }
     }
     Finish();
@@ -84,20 +89,13 @@ class MmaAttention {
     const T* const query = static_cast<const T*>(params_.query);
     const int columns = static_cast<int>(head_dim);
     if (arguments_.schedule.packed_heads == 1) {
-      smem_query_.CopyFrom(query + TokenHead(arguments_, place, 0) * head_dim, params_.shape.query_heads * head_dim,
-                           place.num_rows, columns);
+      const std::int64_t row_stride = params_.shape.query_heads * head_dim;
+      const T* const source = Traits::QueryTile::ThreadSource(query + TokenHead(arguments_, place, 0) * head_dim, row_stride);
+      smem_query_.CopyFrom(source, Traits::QueryTile::kPassRows * row_stride, place.num_rows, columns);
     } else {
       smem_query_.CopyFrom(place.num_rows, columns,
                            [&](int row) { return query + TokenHead(arguments_, place, row) * head_dim; });
     }
-  }
-
-  // Copies a block of keys or values, which begin with row `first_key` of [key tokens * Hkv].
-  __device__ __forceinline__ void CopyKeys(const typename Traits::KeyTile& tile, const void* tensor, std::int64_t columns,
-                                           std::int64_t first_key, int block, int num_keys) const {
-    const std::int64_t row = first_key + std::int64_t{block} * kTileKeys * params_.shape.kv_heads;
-    tile.CopyFrom(static_cast<const T*>(tensor) + row * columns, params_.shape.kv_heads * columns, num_keys,
-                  static_cast<int>(columns));
   }
 
   // ---- One block of keys ----
@@ -106,7 +104,7 @@ class MmaAttention {
   using Scores = float[kRowMmas][Traits::kKeyMmas][4];
 
   template <bool kMasked>
-  __device__ __forceinline__ void Step(int block, bool is_first) {
+  __device__ __forceinline__ void Step(Blocks& blocks, int block, bool is_first) {
     // The block's keys, and the queries at first, when the values are on their way as well.
     if (is_first) {
       CpAsyncWait<1>();
@@ -115,8 +113,12 @@ class MmaAttention {
     }
     __syncthreads();  // everybody's copies, and the facts; and nobody reads the values of the block before
     if (!is_first) {
-      CopyKeys(smem_value_, params_.value, params_.shape.value_head_dim, facts_.first_key, block, kTileKeys);
+      blocks.CopyValues(smem_value_, block, kTileKeys);
       CpAsyncCommit();
+    }
+    std::uint32_t next_token = 0;
+    if constexpr (Traits::kGathersKeys) {
+      if (block > 0) next_token = blocks.Find(block - 1);
     }
     if (Traits::kKeepsQuery && is_first) {
 #pragma unroll
@@ -125,7 +127,10 @@ class MmaAttention {
     const bool wanted = WarpSees<kMasked>(block);
     Scores scores = {};
     if (wanted) ComputeScores<kMasked>(scores, block);
-    AwaitValues<kMasked>(block);
+    if constexpr (Traits::kGathersKeys) {
+      if (block > 0) blocks.Keep(block - 1, next_token);
+    }
+    AwaitValues<kMasked>(blocks, block);
     if (!wanted) return;
     RaiseReferences(scores);
     Weigh(scores);
@@ -134,7 +139,7 @@ class MmaAttention {
 
   // Until the block's values have arrived and its keys are done with; then the next keys may come.
   template <bool kMasked>
-  __device__ __forceinline__ void AwaitValues(int block) {
+  __device__ __forceinline__ void AwaitValues(Blocks& blocks, int block) {
     CpAsyncWait<0>();
     bool is_finite = true;
     if constexpr (kMasked) {
@@ -144,7 +149,7 @@ class MmaAttention {
       __syncthreads();
     }
     if (block > 0) {
-      CopyKeys(smem_key_, params_.key, params_.shape.head_dim, facts_.first_key, block - 1, kTileKeys);
+      blocks.CopyKeys(smem_key_, block - 1, kTileKeys);
       CpAsyncCommit();
     }
     if (kMasked && !is_finite) {
@@ -237,7 +242,8 @@ class MmaAttention {
 
   // Sees to it that no weight of these scores will be too large.
   __device__ __forceinline__ void RaiseReferences(Scores& scores) {
-    // Rows side by side: a row's own maximum is a chain in which every instruction waits for the one before.
+    // Of this lane's columns. Rows side by side: a row's own maximum is a chain in which every instruction waits for the one
+    // before.
     float maximum[kRowMmas][2];
 #pragma unroll
     for (int n = 0; n < Traits::kKeyMmas; ++n) {
@@ -252,22 +258,27 @@ class MmaAttention {
     }
     bool outgrown = is_far_;
 #pragma unroll
-    for (int distance = 1; distance < 4; distance *= 2) {
+    for (int i = 0; i < kRowMmas; ++i) {
 #pragma unroll
-      for (int i = 0; i < kRowMmas; ++i) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          maximum[i][half] = fmaxf(maximum[i][half], __shfl_xor_sync(0xffffffff, maximum[i][half], distance));
-          outgrown |= distance == 2 && softmax_[i][half].Outgrown(maximum[i][half], log2_scale_);
-        }
-      }
+      for (int half = 0; half < 2; ++half) outgrown |= softmax_[i][half].Outgrown(maximum[i][half], log2_scale_);
     }
+    // Most blocks end here: which lane outgrew its row's reference matters to none.
     if (!__any_sync(0xffffffff, outgrown)) return;
+    MoveReferences(maximum);
+    if (is_far_) SubtractReferences(scores);
+  }
+
+  // Takes the rows' maxima as references, where they are larger. `maximum`: of this lane's columns.
+  __device__ __forceinline__ void MoveReferences(float (&maximum)[kRowMmas][2]) {
     bool is_far = false;
 #pragma unroll
     for (int i = 0; i < kRowMmas; ++i) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
+#pragma unroll
+        for (int distance = 1; distance < 4; distance *= 2) {
+          maximum[i][half] = fmaxf(maximum[i][half], __shfl_xor_sync(0xffffffff, maximum[i][half], distance));
+        }
         maximum[i][half] = fmaxf(maximum[i][half], softmax_[i][half].maximum);
         is_far |= RunningSoftmax::IsFar(maximum[i][half], log2_scale_);
       }
@@ -281,7 +292,6 @@ class MmaAttention {
       }
     }
     is_far_ = is_far;
-    if (is_far_) SubtractReferences(scores);
   }
 
   // Turns a row to another reference.
@@ -389,6 +399,7 @@ class MmaAttention {
 
   __device__ __forceinline__ void Finish() {
     const MmaEpilogue<Traits> epilogue(arguments_, facts_, smem_query_);
+    epilogue.SumOverRows(weight_sum_);
 #pragma unroll
     for (int i = 0; i < kRowMmas; ++i) {
 #pragma unroll
@@ -406,6 +417,7 @@ class MmaAttention {
 
   const FlashArguments& arguments_;
   const AttentionParams& params_;
+  Shared& shared_;
   typename Traits::Facts& facts_;
   const typename Traits::QueryTile smem_query_;
   const typename Traits::KeyTile smem_key_;

@@ -7,8 +7,14 @@
 
 namespace ridgeline::kernels::attention {
 
-// T: __half or __nv_bfloat16. kHeadDim: one of kMmaHeadDims. kHasLogitOptions: see MmaTraits.
-template <typename T, int kHeadDim, bool kHasLogitOptions>
+enum class MmaVariant {
+  kPlain,    // no logit options, contiguous keys
+  kPaged,    // no logit options, keys in pages
+  kGeneral,  // any options, any keys
+};
+
+// T: __half or __nv_bfloat16. kHeadDim: one of kMmaHeadDims.
+template <typename T, int kHeadDim, MmaVariant kVariant>
 cudaError_t LaunchMma(const FlashArguments& arguments, cudaStream_t stream);
 
 }  // namespace ridgeline::kernels::attention

@@ -43,41 +43,50 @@ class MmaTile {
     return step_0_address ^ static_cast<std::uint32_t>(step << 5);
   }
 
-  // Queues this thread's part of the copy of rows [0, num_rows) that begin at `source` and lie `row_stride` elements apart.
-  // What lies beyond num_rows or `columns` (a multiple of 8) is not read and becomes zero.
-  __device__ __forceinline__ void CopyFrom(const T* source, std::int64_t row_stride, int num_rows, int columns) const {
-    KeepFromHoisting(row_stride);
-    const T* chunk_source = source + RowOf(0) * row_stride + Chunk() * kChunkElems;
+  // This thread's first chunk of rows that begin at `source` and lie `row_stride` elements apart.
+  __device__ static const T* ThreadSource(const T* source, std::int64_t row_stride) {
+    return source + RowOf(0) * row_stride + Chunk() * kChunkElems;
+  }
+
+  // Queues this thread's part of the copy of rows [0, num_rows). What lies beyond num_rows or `columns` (a multiple of 8) is
+  // not read and becomes zero. `source_of_pass(i)`: where this thread's chunk of row RowOf(i) lies.
+  template <typename SourceOfPass>
+  __device__ __forceinline__ void CopyPasses(int num_rows, int columns, SourceOfPass source_of_pass) const {
     const bool column_exists = Chunk() * kChunkElems < columns;
     if (Chunk() >= kChunks) return;
 #pragma unroll
     for (int i = 0; i < kPasses; ++i) {
-      CpAsync16(PassAddress(i), chunk_source, column_exists && RowOf(i) < num_rows);
-      chunk_source += kPassRows * row_stride;
+      CpAsync16(PassAddress(i), source_of_pass(i), column_exists && (num_rows == kRows || RowOf(i) < num_rows));
     }
+  }
+
+  // The same of rows that lie one after the other, from this thread's ThreadSource on; `pass_stride`: from pass to pass, in
+  // elements.
+  __device__ __forceinline__ void CopyFrom(const T* thread_source, std::int64_t pass_stride, int num_rows, int columns) const {
+    CopyPasses(num_rows, columns, [&](int) {
+      const T* const source = thread_source;
+      thread_source += pass_stride;
+      return source;
+    });
   }
 
   // The same of rows that lie anywhere: `source_of_row(row)` is where one begins.
   template <typename SourceOfRow>
   __device__ __forceinline__ void CopyFrom(int num_rows, int columns, SourceOfRow source_of_row) const {
-    if (Chunk() >= kChunks) return;
-#pragma unroll
-    for (int i = 0; i < kPasses; ++i) {
-      const bool valid = Chunk() * kChunkElems < columns && RowOf(i) < num_rows;
-      CpAsync16(PassAddress(i), valid ? source_of_row(RowOf(i)) + Chunk() * kChunkElems : nullptr, valid);
-    }
+    CopyPasses(num_rows, columns,
+               [&](int pass) { return RowOf(pass) < num_rows ? source_of_row(RowOf(pass)) + Chunk() * kChunkElems : nullptr; });
   }
 
   // Whether there is an Inf or a NaN in what this thread copied; its copies have arrived.
   __device__ __forceinline__ bool CopiedNonFinite() const {
-    std::uint32_t found = 0;
+    std::uint32_t noted = 0;
     if (Chunk() >= kChunks) return false;
 #pragma unroll
     for (int i = 0; i < kPasses; ++i) {
       const uint4 chunk = LoadShared16(PassAddress(i));
-      found |= NonFiniteMask<T>(chunk.x) | NonFiniteMask<T>(chunk.y) | NonFiniteMask<T>(chunk.z) | NonFiniteMask<T>(chunk.w);
+      for (const std::uint32_t pair : {chunk.x, chunk.y, chunk.z, chunk.w}) NoteNonFinite<T>(noted, pair);
     }
-    return found != 0;
+    return HasNonFinite<T>(noted);
   }
 
   // Makes every Inf and NaN that this thread copied a zero.
@@ -100,14 +109,17 @@ class MmaTile {
   }
 
  private:
-  // Threads copy in passes of whole rows, as wide as the pitch: each thread has one chunk of every kPassRows-th row.
   static constexpr int kPitchChunks = kPitchBytes / 16;
+
+ public:
+  // Threads copy in passes of whole rows, as wide as the pitch: each thread has one chunk of every kPassRows-th row.
   static constexpr int kPassRows = kThreads / kPitchChunks;
   static constexpr int kPasses = kRows / kPassRows;
   static_assert(kThreads % kPitchChunks == 0 && kRows % kPassRows == 0, "a pass copies whole rows, all passes all rows");
-
-  __device__ static int Chunk() { return static_cast<int>(threadIdx.x) % kPitchChunks; }
   __device__ static int RowOf(int pass) { return static_cast<int>(threadIdx.x) / kPitchChunks + pass * kPassRows; }
+
+ private:
+  __device__ static int Chunk() { return static_cast<int>(threadIdx.x) % kPitchChunks; }
 
   // ChunkAddress(RowOf(pass), Chunk()), as one address for all passes and constants.
   __device__ std::uint32_t PassAddress(int pass) const {
@@ -115,9 +127,6 @@ class MmaTile {
     return (first ^ static_cast<std::uint32_t>((pass * kPassRows & 7) << 4)) +
            static_cast<std::uint32_t>(pass * kPassRows * kPitchBytes);
   }
-
-  // Recomputing addresses costs less than the registers to remember them all through the loop.
-  __device__ static void KeepFromHoisting(std::int64_t& value) { asm volatile("" : "+l"(value)); }
 
   std::uint32_t address_;
 };

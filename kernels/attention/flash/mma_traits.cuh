@@ -3,6 +3,8 @@
 
 #include <cuda_runtime.h>
 
+#include <cstdint>
+
 #include "kernels/attention/flash/mma_tile.cuh"
 #include "kernels/attention/flash/tile_facts.cuh"
 
@@ -11,13 +13,15 @@ namespace ridgeline::kernels::attention {
 // Elem: __half or __nv_bfloat16. kHeadDim: of queries, keys and values, as padded; smaller ones are filled up with zeros.
 // kHasLogitOptions: soft cap, ALiBi, bias and scales that are not positive; without them logits are products times the scale,
 // which then costs nothing.
-template <typename Elem, int kHeadDim_, int kTileRows_, int kTileKeys_, bool kHasLogitOptions_>
+// kGathersKeys: tokens of keys and values lie anywhere, as those in pages do; without it they are contiguous.
+template <typename Elem, int kHeadDim_, int kTileRows_, int kTileKeys_, bool kHasLogitOptions_, bool kGathersKeys_>
 struct MmaTraits {
   using T = Elem;
   static constexpr int kHeadDim = kHeadDim_;
   static constexpr int kTileRows = kTileRows_;
   static constexpr int kTileKeys = kTileKeys_;
   static constexpr bool kHasLogitOptions = kHasLogitOptions_;
+  static constexpr bool kGathersKeys = kGathersKeys_;
 
   static constexpr int kWarps = 4;
   static constexpr int kThreads = 32 * kWarps;
@@ -53,6 +57,7 @@ struct MmaTraits {
     alignas(1024) char key[KeyTile::kBytes];
     alignas(1024) char value[KeyTile::kBytes];
     Facts facts;
+    alignas(16) std::uint32_t key_token[2][kGathersKeys ? kTileKeys : 4];  // see GatheredBlocks
   };
   static_assert(sizeof(SharedStorage) <= 99 << 10, "fits the smallest shared memory since Ampere");
 

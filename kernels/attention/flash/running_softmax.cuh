@@ -49,24 +49,36 @@ struct RunningSoftmax {
   __device__ float Reference() const { return maximum == -INFINITY ? 0.0f : maximum; }
 };
 
-// A finished row: what to multiply its output with, and its log-sum-exp in natural logarithms.
+// 1 / x for normal x; 1 ulp. PTX ISA, rcp.approx.ftz.f32.
+__device__ __forceinline__ float Reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// A finished row.
 struct RowResult {
-  float output_factor;
-  float log_sum_exp;
+  float output_factor;  // what to multiply its output with
+  float reference;      // log-sum-exp = reference + log(total), in natural logarithms
+  float total;          // 0: the reference alone
+
+  __device__ float LogSumExp() const { return total == 0 ? reference : reference + logf(total); }
 };
 
-// `sum` is the whole row's, `logit_scale` turns its maximum into a logit. `sink_logit` is -inf where there is none.
+// `sum` is the whole row's, 0 or at least 1; `logit_scale` turns its maximum into a logit. `sink_logit` is -inf where there is
+// none.
 __device__ inline RowResult FinishRow(float maximum, float sum, float logit_scale, float sink_logit) {
-  if (sum == 0) return {0.0f, sink_logit};  // no key but hidden ones
+  if (sum == 0) return {0.0f, sink_logit, 0.0f};  // no key but hidden ones
   const float logit = maximum * logit_scale;
+  if (sink_logit == -INFINITY) return {Reciprocal(sum), logit, sum};
   if (!(sink_logit > logit)) {
     const float total = sum + expf(sink_logit - logit);
-    return {1.0f / total, logit + logf(total)};
+    return {Reciprocal(total), logit, total};
   }
   // Counted from the larger one: the smaller may be beyond float's exponents.
   const float factor = expf(logit - sink_logit);
   const float total = sum * factor + 1.0f;
-  return {factor / total, sink_logit + logf(total)};
+  return {factor * Reciprocal(total), sink_logit, total};
 }
 
 }  // namespace ridgeline::kernels::attention

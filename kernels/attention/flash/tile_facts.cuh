@@ -16,6 +16,7 @@ namespace ridgeline::kernels::attention {
 struct TilePlace {
   Tile tile;
   Sequence sequence;
+  int kv_head;
   int row_begin;  // in the rows of its head
   int num_rows;
   int query_begin;  // query of the first row
@@ -42,6 +43,7 @@ __device__ inline TilePlace FindPlace(const FlashArguments& arguments, int tile_
   const TileSchedule& schedule = arguments.schedule;
   TilePlace place = {.tile = FindTile(schedule, arguments.params.sequences, blockIdx.x)};
   place.sequence = arguments.params.sequences[place.tile.sequence_idx];
+  place.kv_head = static_cast<int>(schedule.packed_heads > 1 ? place.tile.head : place.tile.head / schedule.group_heads);
   const int num_queries = static_cast<int>(place.sequence.query_tokens);
   place.row_begin = static_cast<int>(place.tile.tile) * schedule.tile_rows;
   place.num_rows = min(num_queries * schedule.packed_heads - place.row_begin, schedule.tile_rows);
@@ -63,12 +65,13 @@ __device__ inline TilePlace FindPlace(const FlashArguments& arguments, int tile_
   return place;
 }
 
-// The first key of the first block, as a row of [key tokens * Hkv].
-__device__ inline std::int64_t FirstKey(const FlashArguments& arguments, const TilePlace& place, int tile_keys) {
-  const TileSchedule& schedule = arguments.schedule;
-  const unsigned kv_head = schedule.packed_heads > 1 ? place.tile.head : place.tile.head / schedule.group_heads;
-  const std::int64_t token = place.sequence.key_begin + std::int64_t{place.block_begin} * tile_keys;
-  return token * arguments.params.shape.kv_heads + kv_head;
+// Where key `key_idx` of the sequence lies, in tokens of key and value.
+__device__ inline std::int64_t KeyToken(const FlashArguments& arguments, const Sequence& sequence, int key_idx) {
+  if (arguments.params.block_table == nullptr) return sequence.key_begin + key_idx;
+  const FastDivision& page_tokens = arguments.page_tokens;
+  const std::uint32_t page_idx = page_tokens.Quotient(static_cast<std::uint32_t>(key_idx));
+  const std::int64_t page = arguments.params.block_table[sequence.key_begin + page_idx];
+  return page * page_tokens.divisor() + (static_cast<std::uint32_t>(key_idx) - page_idx * page_tokens.divisor());
 }
 
 // The same and more in shared memory, for later: registers are for fragments.
@@ -76,7 +79,6 @@ template <int kTileRows>
 struct TileFacts {
   TilePlace place;
   BasicVisibleRange<int> visible;
-  std::int64_t first_key;
 
   // By row. Rows beyond num_rows are copies of the last one.
   std::int64_t token_head[kTileRows];  // see TokenHead
@@ -85,13 +87,12 @@ struct TileFacts {
   int query_head[kTileRows];
 
   // By all threads, at least kTileRows of them, which must be synchronised before they read.
-  __device__ void Remember(const FlashArguments& arguments, const TilePlace& found, int tile_keys) {
+  __device__ void Remember(const FlashArguments& arguments, const TilePlace& found) {
     const int row = static_cast<int>(threadIdx.x);
     if (row < kTileRows) RememberRow(arguments, found, min(row, found.num_rows - 1));
     if (row == 0) {
       place = found;
       visible = BasicVisibleRange<int>(arguments.params.shape, found.sequence.query_tokens, found.sequence.key_tokens);
-      first_key = FirstKey(arguments, found, tile_keys);
     }
   }
 

@@ -2,7 +2,8 @@
 
 namespace ridgeline::kernels::attention {
 
-template cudaError_t LaunchMma<__half, 256, false>(const FlashArguments& arguments, cudaStream_t stream);
-template cudaError_t LaunchMma<__half, 256, true>(const FlashArguments& arguments, cudaStream_t stream);
+template cudaError_t LaunchMma<__half, 256, MmaVariant::kPlain>(const FlashArguments& arguments, cudaStream_t stream);
+template cudaError_t LaunchMma<__half, 256, MmaVariant::kPaged>(const FlashArguments& arguments, cudaStream_t stream);
+template cudaError_t LaunchMma<__half, 256, MmaVariant::kGeneral>(const FlashArguments& arguments, cudaStream_t stream);
 
 }  // namespace ridgeline::kernels::attention
