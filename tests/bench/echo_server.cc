@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,7 +26,29 @@ grpc::ByteBuffer Prefix(const grpc::ByteBuffer& buffer, std::size_t bytes) {
   return grpc::ByteBuffer(kept.data(), kept.size());
 }
 
-using EchoBase = v1::AttentionService::WithRawCallbackMethod_Attend<v1::AttentionService::Service>;
+// Answers each message of a stream before it reads the next.
+class EchoStream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  explicit EchoStream(std::size_t response_bytes) : response_bytes_(response_bytes) { StartRead(&request_); }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return Finish(grpc::Status::OK);
+    response_ = Prefix(request_, response_bytes_);
+    StartWrite(&response_);
+  }
+  void OnWriteDone(bool ok) override {
+    if (!ok) return Finish(grpc::Status::CANCELLED);
+    StartRead(&request_);
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  const std::size_t response_bytes_;
+  grpc::ByteBuffer request_, response_;
+};
+
+using EchoBase = v1::AttentionService::WithRawCallbackMethod_Attend<
+    v1::AttentionService::WithRawCallbackMethod_AttendStream<v1::AttentionService::Service>>;
 
 class EchoService : public EchoBase {
  public:
@@ -39,6 +60,10 @@ class EchoService : public EchoBase {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     reactor->Finish(grpc::Status::OK);
     return reactor;
+  }
+
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* AttendStream(grpc::CallbackServerContext*) override {
+    return new EchoStream(response_bytes_);
   }
 
  private:
@@ -55,8 +80,6 @@ int RunEchoServer(const std::string& address, long response_bytes) {
   builder.RegisterService(&service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr) return 1;
-  std::puts("ready");
-  std::fflush(stdout);
   char ignored;
   while (read(STDIN_FILENO, &ignored, 1) > 0) continue;
   server->Shutdown();

@@ -2,6 +2,10 @@
 // unix sockets, through the same raw client.
 //
 //   serving_bench --daemon=build/release/bin/ridgelined
+//
+// Or that server alone, as CSV: how long a message of these sizes takes there and back, in a call of its own and on a stream.
+//
+//   serving_bench --round_trip=12500,8500
 #include <fcntl.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -18,10 +22,12 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "ridgeline/v1/attention.pb.h"
@@ -29,6 +35,7 @@
 #include "tests/bench/samples.h"
 
 ABSL_FLAG(std::string, daemon, "", "Path of ridgelined.");
+ABSL_FLAG(std::vector<std::string>, round_trip, {}, "Bytes of a request and of its answer: time the bare server alone.");
 ABSL_FLAG(double, seconds, 3, "Time for each row, at least.");
 ABSL_FLAG(std::string, echo, "", "Internal: be the bare server on this address.");
 ABSL_FLAG(long, response_bytes, 0, "Internal: what the bare server answers.");
@@ -36,6 +43,7 @@ ABSL_FLAG(long, response_bytes, 0, "Internal: what the bare server answers.");
 namespace ridgeline::bench {
 namespace {
 
+constexpr char kAttendStream[] = "/ridgeline.v1.AttentionService/AttendStream";
 constexpr char kAttend[] = "/ridgeline.v1.AttentionService/Attend";
 
 [[noreturn]] void Die(const std::string& message) {
@@ -103,9 +111,49 @@ class RawClient {
     return response;
   }
 
+  grpc::GenericStub& stub() { return *stub_; }
+
  private:
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<grpc::GenericStub> stub_;
+};
+
+// One stream, a message there and one back at a time.
+class RawStream {
+ public:
+  explicit RawStream(RawClient& client) : call_(client.stub().PrepareCall(&context_, kAttendStream, &queue_)) {
+    call_->StartCall(this);
+    Await(1);
+  }
+  ~RawStream() {
+    grpc::Status status;
+    call_->WritesDone(this);
+    call_->Finish(&status, this);
+    Await(2);
+    if (!status.ok()) Die(absl::StrCat("stream failed: ", status.error_message()));
+  }
+  RawStream(const RawStream&) = delete;
+  RawStream& operator=(const RawStream&) = delete;
+
+  void Exchange(const grpc::ByteBuffer& request) {
+    grpc::ByteBuffer response;
+    call_->Read(&response, this);
+    call_->Write(request, this);
+    Await(2);
+  }
+
+ private:
+  void Await(int num_events) {
+    for (; num_events > 0; --num_events) {
+      void* tag;
+      bool ok;
+      if (!queue_.Next(&tag, &ok) || !ok) Die("stream broke off");
+    }
+  }
+
+  grpc::ClientContext context_;
+  grpc::CompletionQueue queue_;
+  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
 };
 
 struct Shape {
@@ -154,6 +202,33 @@ void Measure(const Shape& shape, const std::string& self, const std::string& scr
   PrintRow(shape, request.Length(), response_bytes, summaries[0], summaries[1]);
 }
 
+int RunRoundTrip(const std::string& self, const std::vector<std::string>& bytes) {
+  long request_bytes, response_bytes;
+  if (bytes.size() != 2 || !absl::SimpleAtoi(bytes[0], &request_bytes) || !absl::SimpleAtoi(bytes[1], &response_bytes) ||
+      request_bytes < response_bytes || response_bytes < 0) {
+    Die("--round_trip=REQUEST,RESPONSE takes the bytes of a request and of an answer that is no longer");
+  }
+  char scratch_template[] = "/tmp/serving_bench.XXXXXX";
+  const std::string scratch = mkdtemp(scratch_template);
+  {
+    const std::string address = absl::StrCat("unix:", scratch, "/echo.sock");
+    Child echo_process({self, absl::StrCat("--echo=", address), absl::StrCat("--response_bytes=", response_bytes)});
+    RawClient client(address);
+    RawStream stream(client);
+    grpc::Slice slice(std::string(request_bytes, 'x'));
+    const grpc::ByteBuffer request(&slice, 1);
+    const std::vector<Summary> summaries =
+        TimeInTurn({[&] { client.Call(request); }, [&] { stream.Exchange(request); }}, 200, absl::GetFlag(FLAGS_seconds));
+    std::printf("call,request_bytes,response_bytes,p50_us,p95_us\n");
+    for (const auto& [call, summary] : {std::pair("unary", summaries[0]), std::pair("stream", summaries[1])}) {
+      std::printf("%s,%ld,%ld,%.2f,%.2f\n", call, request_bytes, response_bytes, summary.median_seconds * 1e6,
+                  summary.p95_seconds * 1e6);
+    }
+  }
+  std::filesystem::remove_all(scratch);
+  return 0;
+}
+
 int Run(const std::string& self) {
   const std::string daemon_path = absl::GetFlag(FLAGS_daemon);
   if (daemon_path.empty()) Die("--daemon=PATH of ridgelined is required");
@@ -189,6 +264,9 @@ int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
   if (const std::string address = absl::GetFlag(FLAGS_echo); !address.empty()) {
     return ridgeline::bench::RunEchoServer(address, absl::GetFlag(FLAGS_response_bytes));
+  }
+  if (const std::vector<std::string> bytes = absl::GetFlag(FLAGS_round_trip); !bytes.empty()) {
+    return ridgeline::bench::RunRoundTrip(argv[0], bytes);
   }
   return ridgeline::bench::Run(argv[0]);
 }

@@ -2,7 +2,7 @@
 # Everything that needs a GPU, on a machine that has one. A suite that fails stops no other; the exit status tells.
 #   tests/gpu/run.sh [--bundle DIR|FILE.tar.gz] [--out DIR] [--quick] [suite...]
 #     correctness   the kernels on the whole shape table, determinism, arrays past 2^31 elements; the CUDA device
-#     daemon        the daemon on the GPU over real sockets; eight clients at once
+#     daemon        the daemon on the GPU over real sockets; eight clients at once; decode loops beside the bare kernel
 #     sanitizer     compute-sanitizer: memcheck, initcheck and synccheck, and racecheck on less
 #     bench         our kernels beside PyTorch's, row by row in turn
 # Without --bundle it builds one (tests/gpu/bundle.sh). Logs and RESULTS.md go to --out (build/gpu-results). --quick benches fewer
@@ -80,7 +80,7 @@ summary() {
     /^\[  SKIPPED \] [0-9]+ test/ { skipped += $4 }
     /^\[==========\] [0-9]+ tests? from .* ran/ { ran += $2 }
     /ERROR SUMMARY|RACECHECK SUMMARY/ { sub(/^=+ /, ""); sanitizer = sanitizer "; " $0 }
-    /the GPU was idle/ { sanitizer = "; " $0 }
+    /the GPU was idle|^round trip of/ { sanitizer = "; " $0 }
     END { if (ran) printf "%d passed, %d failed, %d skipped", passed, ran - passed - skipped, skipped; print sanitizer }'
 }
 
@@ -100,7 +100,8 @@ correctness() {
 
 daemon() {
   step daemon integration_test 300 "$bin/integration_test" --gtest_brief=1
-  step daemon 'eight clients' 200 python3 tests/gpu/load.py "$bin"
+  step daemon 'eight clients' 200 python3 tests/gpu/load.py idle "$bin"
+  step daemon 'decode loops' 400 python3 tests/gpu/load.py decode "$bin" --csv="$out/decode_load.csv"
 }
 
 # sanitize TOOL LIMIT FILTER
