@@ -37,6 +37,12 @@ ABSL_FLAG(std::int64_t, max_message_bytes, std::int64_t{1} << 30, "Largest reque
 ABSL_FLAG(int, max_queued_requests, 1024, "Requests that may wait for a lane; one more is refused with RESOURCE_EXHAUSTED.");
 ABSL_FLAG(std::int64_t, max_queued_bytes, std::int64_t{4} << 30,
           "Device memory that admitted requests, waiting and running, may need together; one more is refused.");
+ABSL_FLAG(std::int64_t, max_kv_caches, 1024, "KV caches that there may be at a time.");
+ABSL_FLAG(std::int64_t, max_kv_caches_per_client, 64, "Of those, caches that one client (x-ridgeline-client) may have.");
+ABSL_FLAG(std::int64_t, max_kv_sequences, 65536, "Sequences that there may be in all KV caches.");
+ABSL_FLAG(std::int64_t, max_kv_sequences_per_client, 16384, "Of those, sequences that one client may have.");
+ABSL_FLAG(std::int64_t, max_kv_pages_per_client, 0,
+          "Pages of KV caches that one client's sequences may take; 0: all there are.");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
           "After SIGTERM or SIGINT: how long admitted work may take to finish before it is cancelled.");
 ABSL_FLAG(std::string, roofline_cache, "auto",
@@ -88,6 +94,28 @@ absl::StatusOr<std::vector<std::string>> ReadAddresses(const std::string& listen
   return addresses;
 }
 
+absl::Status ReadKvCacheLimits(engine::kv_cache::KvCacheOptions& options) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  const std::int64_t max_pages_per_client = absl::GetFlag(FLAGS_max_kv_pages_per_client);
+  const struct {
+    std::string_view flag;
+    std::int64_t value;
+    std::int64_t& limit;
+  } limits[] = {
+      {"max_kv_caches", absl::GetFlag(FLAGS_max_kv_caches), options.max_caches},
+      {"max_kv_caches_per_client", absl::GetFlag(FLAGS_max_kv_caches_per_client), options.max_caches_per_client},
+      {"max_kv_sequences", absl::GetFlag(FLAGS_max_kv_sequences), options.max_sequences},
+      {"max_kv_sequences_per_client", absl::GetFlag(FLAGS_max_kv_sequences_per_client), options.max_sequences_per_client},
+      {"max_kv_pages_per_client", max_pages_per_client, options.max_pages_per_client},
+  };
+  for (const auto& [flag, value, limit] : limits) {
+    RIDGELINE_RETURN_IF_ERROR(CheckRange<std::int64_t>(flag, value, 0, kMost));
+    limit = value;
+  }
+  if (max_pages_per_client == 0) options.max_pages_per_client = kMost;
+  return absl::OkStatus();
+}
+
 std::string ReadCachePath() {
   const std::string path = absl::GetFlag(FLAGS_roofline_cache);
   if (path != "auto") return path;
@@ -123,6 +151,8 @@ absl::StatusOr<DaemonConfig> ReadFlags() {
   RIDGELINE_RETURN_IF_ERROR(CheckRange("max_queued_requests", config.engine.max_queued_requests, 0, kMaxInt));
   config.engine.max_queued_bytes = absl::GetFlag(FLAGS_max_queued_bytes);
   RIDGELINE_RETURN_IF_ERROR(CheckRange<std::int64_t>("max_queued_bytes", config.engine.max_queued_bytes, 1, kMaxInt64));
+
+  RIDGELINE_RETURN_IF_ERROR(ReadKvCacheLimits(config.engine.kv_cache));
 
   RIDGELINE_ASSIGN_OR_RETURN(config.grpc.addresses, ReadAddresses(absl::GetFlag(FLAGS_listen)));
   config.grpc.max_message_bytes = absl::GetFlag(FLAGS_max_message_bytes);

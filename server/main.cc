@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "absl/flags/usage.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "server/abandon_service.h"
 #include "server/api/grpc_server.h"
@@ -87,6 +89,12 @@ absl::Status Annotate(const absl::Status& status, absl::string_view flag) {
   return absl::Status(status.code(), absl::StrCat("--", flag, ": ", status.message()));
 }
 
+// Tells this start of the daemon from all others: caches of one are not another's.
+std::string MakeInstanceId() {
+  std::random_device device;
+  return absl::StrFormat("%08x%08x", device(), device());
+}
+
 absl::Status Start(const DaemonConfig& config, Daemon& daemon) {
   auto selected = device::SelectDevice(config.device, config.cpu, config.cuda);
   RIDGELINE_RETURN_IF_ERROR(Annotate(selected.status(), "device"));
@@ -101,9 +109,12 @@ absl::Status Start(const DaemonConfig& config, Daemon& daemon) {
        {"reason", selected->reason}});
   RIDGELINE_ASSIGN_OR_RETURN(engine::Roofline roofline, engine::LoadOrMeasureRoofline(*daemon.device, config.roofline_cache));
   daemon.device->ResetPeakMemoryStats();
-  daemon.engine =
-      engine::CreateEngine(config.engine, *daemon.device, std::move(roofline), daemon.registry, base::Clock::Real());
+  engine::EngineOptions options = config.engine;
+  options.kv_cache.instance_id = MakeInstanceId();
+  options.kv_cache.max_arena_bytes = info.memory_limit_bytes;
+  daemon.engine = engine::CreateEngine(options, *daemon.device, std::move(roofline), daemon.registry, base::Clock::Real());
   api::GrpcServerOptions grpc = config.grpc;
+  grpc.instance_id = options.kv_cache.instance_id;
   grpc.device_selection_reason = selected->reason;
   auto grpc_server = api::StartGrpcServer(grpc, *daemon.engine, daemon.registry);
   RIDGELINE_RETURN_IF_ERROR(Annotate(grpc_server.status(), "listen"));

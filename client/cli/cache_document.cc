@@ -62,10 +62,10 @@ Section SequenceSection(const v1::Sequence& sequence, absl::Time now) {
   return {"Sequence",
           {{"name", "name", sequence.name()},
            {"tokens", "tokens", LongestLayer(sequence)},
-           {"lengths", "of each layer", std::vector<std::int64_t>(sequence.lengths().begin(), sequence.lengths().end())},
+           {"lengths", "", std::vector<std::int64_t>(sequence.lengths().begin(), sequence.lengths().end())},
            {"page_count", "pages", sequence.page_count()},
            {"shared_page_count", "of them shared", sequence.shared_page_count()},
-           {"used_ago_seconds", "last used", SecondsUntil(now, TimeOf(sequence.use_time()))},
+           {"unused_seconds", "not used for", SecondsUntil(now, TimeOf(sequence.use_time()))},
            {"client", "made by", sequence.client()}}};
 }
 
@@ -107,7 +107,7 @@ Rows SequenceRows(const std::vector<v1::Sequence>& sequences, absl::Time now) {
              {"tokens", "tokens"},
              {"page_count", "pages"},
              {"shared_page_count", "shared"},
-             {"used_ago_seconds", "last used"}},
+             {"unused_seconds", "not used for"}},
             {}};
   for (const v1::Sequence& sequence : sequences) {
     rows.values.push_back({sequence.name(), LongestLayer(sequence), sequence.page_count(), sequence.shared_page_count(),

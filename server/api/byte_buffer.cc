@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -10,7 +12,9 @@
 #include "grpcpp/support/slice.h"
 #include "ridgeline/v1/attention.pb.h"
 #include "server/api/attend_converter.h"
+#include "server/api/wire_reader.h"
 #include "server/base/check.h"
+#include "server/base/status_macros.h"
 
 namespace ridgeline::api {
 namespace {
@@ -18,26 +22,34 @@ namespace {
 using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedOutputStream;
 
-// The largest fragment header: two tags and two lengths.
-constexpr std::size_t kMaxHeaderBytes = 20;
+// The largest fragment header: a tag and a length, for each of at most three fields.
+constexpr std::size_t kMaxHeaderBytes = 30;
 
 using SharedResult = std::shared_ptr<const device::HostBuffer>;
 
+std::int64_t PayloadBytes(const engine::OutputTensor& tensor) { return tensor.data != nullptr ? tensor.data->size_bytes() : 0; }
+
 std::int64_t PayloadBytes(const std::optional<engine::OutputTensor>& tensor) {
-  return tensor.has_value() && tensor->data != nullptr ? tensor->data->size_bytes() : 0;
+  return tensor.has_value() ? PayloadBytes(*tensor) : 0;
 }
 
-// What comes before the tensor's bytes: the field in AttendResponse, then inline_data in Tensor.
-grpc::Slice FragmentHeader(int response_field, std::uint32_t payload_bytes) {
-  const std::uint32_t data_tag =
-      WireFormatLite::MakeTag(v1::Tensor::kInlineDataFieldNumber, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
-  const std::uint32_t response_tag = WireFormatLite::MakeTag(response_field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
-  const std::size_t nested_header = CodedOutputStream::VarintSize32(data_tag) + CodedOutputStream::VarintSize32(payload_bytes);
+// What comes before a tensor's bytes: the fields that lead to the tensor from the message, outermost first, then its
+// inline_data.
+grpc::Slice FragmentHeader(std::initializer_list<int> path, std::uint32_t payload_bytes) {
+  const auto tag = [](int field) { return WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED); };
+  std::vector<int> fields(path);
+  fields.push_back(v1::Tensor::kInlineDataFieldNumber);
+  std::vector<std::uint32_t> lengths(fields.size(), payload_bytes);  // of each field's content
+  for (std::size_t i = fields.size() - 1; i > 0; --i) {
+    lengths[i - 1] = static_cast<std::uint32_t>(CodedOutputStream::VarintSize32(tag(fields[i])) +
+                                                CodedOutputStream::VarintSize32(lengths[i]) + lengths[i]);
+  }
   std::uint8_t header[kMaxHeaderBytes];
-  std::uint8_t* end = CodedOutputStream::WriteVarint32ToArray(response_tag, header);
-  end = CodedOutputStream::WriteVarint32ToArray(static_cast<std::uint32_t>(nested_header + payload_bytes), end);
-  end = CodedOutputStream::WriteVarint32ToArray(data_tag, end);
-  end = CodedOutputStream::WriteVarint32ToArray(payload_bytes, end);
+  std::uint8_t* end = header;
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    end = CodedOutputStream::WriteVarint32ToArray(tag(fields[i]), end);
+    end = CodedOutputStream::WriteVarint32ToArray(lengths[i], end);
+  }
   return grpc::Slice(header, static_cast<std::size_t>(end - header));
 }
 
@@ -48,11 +60,10 @@ grpc::Slice Share(const SharedResult& result) {
       [](void* keeper) { delete static_cast<SharedResult*>(keeper); }, new SharedResult(result));
 }
 
-void AppendFragment(int response_field, const std::optional<engine::OutputTensor>& tensor, std::vector<grpc::Slice>& slices) {
-  if (!tensor.has_value()) return;
+void AppendFragment(std::initializer_list<int> path, const engine::OutputTensor& tensor, std::vector<grpc::Slice>& slices) {
   const std::int64_t payload_bytes = PayloadBytes(tensor);
-  slices.push_back(FragmentHeader(response_field, static_cast<std::uint32_t>(payload_bytes)));
-  if (payload_bytes > 0) slices.push_back(Share(tensor->data));
+  slices.push_back(FragmentHeader(path, static_cast<std::uint32_t>(payload_bytes)));
+  if (payload_bytes > 0) slices.push_back(Share(tensor.data));
 }
 
 }  // namespace
@@ -68,6 +79,12 @@ WireView TakeView(grpc::ByteBuffer& buffer) {
   return view;
 }
 
+absl::Status Parse(grpc::ByteBuffer& buffer, google::protobuf::Message& message) {
+  const WireView wire = TakeView(buffer);
+  RIDGELINE_ASSIGN_OR_RETURN(const SplitMessage split, Split(*message.GetDescriptor(), wire.slices));
+  return ParseSkeleton(split, message);
+}
+
 grpc::ByteBuffer Serialize(const engine::AttendResult& result) {
   const std::string message = ToMessage(result).SerializeAsString();
   const std::int64_t total_bytes = static_cast<std::int64_t>(message.size() + 2 * kMaxHeaderBytes) +
@@ -75,8 +92,22 @@ grpc::ByteBuffer Serialize(const engine::AttendResult& result) {
   RIDGELINE_CHECK(total_bytes <= kMaxMessageBytes);  // the engine was told kMaxAnswerTensorBytes
   std::vector<grpc::Slice> slices;
   slices.emplace_back(message);
-  AppendFragment(v1::AttendResponse::kOutputFieldNumber, result.output, slices);
-  AppendFragment(v1::AttendResponse::kLogSumExpFieldNumber, result.log_sum_exp, slices);
+  if (result.output.has_value()) AppendFragment({v1::AttendResponse::kOutputFieldNumber}, *result.output, slices);
+  if (result.log_sum_exp.has_value()) AppendFragment({v1::AttendResponse::kLogSumExpFieldNumber}, *result.log_sum_exp, slices);
+  return grpc::ByteBuffer(slices.data(), slices.size());
+}
+
+grpc::ByteBuffer Serialize(const google::protobuf::Message& message) {
+  const grpc::Slice slice(message.SerializeAsString());
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+grpc::ByteBuffer Serialize(const v1::SequencePart& part, const engine::OutgoingChunk& chunk) {
+  std::vector<grpc::Slice> slices;
+  slices.emplace_back(part.SerializeAsString());
+  constexpr int kChunk = v1::SequencePart::kChunkFieldNumber;
+  AppendFragment({kChunk, v1::SequenceChunk::kKeyFieldNumber}, chunk.key, slices);
+  AppendFragment({kChunk, v1::SequenceChunk::kValueFieldNumber}, chunk.value, slices);
   return grpc::ByteBuffer(slices.data(), slices.size());
 }
 

@@ -9,6 +9,7 @@
 #include "ridgeline/v1/device.grpc.pb.h"
 #include "server/api/unary.h"
 #include "server/base/version.h"
+#include "server/engine/kv_cache/kv_cache_store.h"
 
 namespace ridgeline::api {
 namespace {
@@ -34,6 +35,7 @@ class DeviceService : public v1::DeviceService::CallbackService {
         engine_(engine),
         selection_reason_(std::move(selection_reason)),
         get_device_(shared.metrics(v1::DeviceService::service_full_name(), "GetDevice")),
+        get_load_(shared.metrics(v1::DeviceService::service_full_name(), "GetLoad")),
         get_memory_stats_(shared.metrics(v1::DeviceService::service_full_name(), "GetMemoryStats")),
         reset_peak_memory_stats_(shared.metrics(v1::DeviceService::service_full_name(), "ResetPeakMemoryStats")),
         empty_memory_cache_(shared.metrics(v1::DeviceService::service_full_name(), "EmptyMemoryCache")) {}
@@ -42,6 +44,14 @@ class DeviceService : public v1::DeviceService::CallbackService {
                                       v1::Device* response) override {
     return AnswerNow(shared_, get_device_, context, [&] {
       FillDevice(*response);
+      return absl::OkStatus();
+    });
+  }
+
+  grpc::ServerUnaryReactor* GetLoad(grpc::CallbackServerContext* context, const v1::GetLoadRequest*,
+                                    v1::Load* response) override {
+    return AnswerNow(shared_, get_load_, context, [&] {
+      FillLoad(*response);
       return absl::OkStatus();
     });
   }
@@ -91,6 +101,20 @@ class DeviceService : public v1::DeviceService::CallbackService {
     if (gpu.has_value()) FillGpuStatus(*gpu, *message.mutable_gpu());
   }
 
+  void FillLoad(v1::Load& message) const {
+    const engine::Load load = engine_.load();
+    message.set_queued_requests(load.queued_requests);
+    message.set_running_requests(load.running_requests);
+    message.set_lanes(engine_.device().num_lanes());
+    message.set_busy_lanes(load.busy_lanes);
+    const engine::kv_cache::KvCacheStatistics caches = engine_.kv_caches().statistics();
+    message.set_kv_caches(static_cast<std::int32_t>(caches.caches));
+    message.set_used_kv_pages(caches.used_pages);
+    message.set_free_kv_pages(caches.free_pages);
+    message.set_instance_id(shared_.instance_id());
+    message.set_draining(load.draining);
+  }
+
   void FillMemoryStats(v1::MemoryStats& message) const {
     const device::MemoryStats stats = engine_.device().memory_stats();
     message.set_allocated_bytes(stats.allocated_bytes);
@@ -115,6 +139,7 @@ class DeviceService : public v1::DeviceService::CallbackService {
   const std::string selection_reason_;
   const absl::Time start_ = absl::Now();
   MethodMetrics& get_device_;
+  MethodMetrics& get_load_;
   MethodMetrics& get_memory_stats_;
   MethodMetrics& reset_peak_memory_stats_;
   MethodMetrics& empty_memory_cache_;

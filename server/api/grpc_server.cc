@@ -7,13 +7,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <random>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "google/protobuf/stubs/logging.h"
 #include "grpcpp/ext/channelz_service_plugin.h"
@@ -25,10 +23,12 @@
 #include "ridgeline/v1/attention.grpc.pb.h"
 #include "ridgeline/v1/benchmark.grpc.pb.h"
 #include "ridgeline/v1/device.grpc.pb.h"
+#include "ridgeline/v1/kv_cache.grpc.pb.h"
 #include "server/api/attention_service.h"
 #include "server/api/benchmark_service.h"
 #include "server/api/byte_buffer.h"
 #include "server/api/device_service.h"
+#include "server/api/kv_cache_service.h"
 #include "server/api/rpc.h"
 #include "server/api/unknown_method.h"
 #include "server/base/status_macros.h"
@@ -40,11 +40,6 @@ constexpr absl::string_view kUnixScheme = "unix:";
 
 // Messages that gRPC may hold at a time before it stops reading from its sockets.
 constexpr std::int64_t kMessagesInMemory = 4;
-
-std::string MakeInstanceId() {
-  std::random_device device;
-  return absl::StrFormat("%08x%08x", device(), device());
-}
 
 // gRPC unlinks a socket file that is in the way, whoever serves on it: a live server is an error here, a dead one's file goes.
 absl::Status CheckUnixSocketIsFree(const std::string& path) {
@@ -78,11 +73,12 @@ void KeepMessageMemory() {
 
 class GrpcServerImpl : public GrpcServer {
  public:
-  GrpcServerImpl(engine::Engine& engine, base::MetricsRegistry& registry, const std::string& device_selection_reason)
-      : shared_(registry, MakeInstanceId()), unknown_methods_(shared_) {
+  GrpcServerImpl(const GrpcServerOptions& options, engine::Engine& engine, base::MetricsRegistry& registry)
+      : shared_(registry, options.instance_id), unknown_methods_(shared_) {
     services_.push_back(CreateAttentionService(shared_, engine));
     services_.push_back(CreateBenchmarkService(shared_, engine));
-    services_.push_back(CreateDeviceService(shared_, engine, device_selection_reason));
+    services_.push_back(CreateDeviceService(shared_, engine, options.device_selection_reason));
+    services_.push_back(CreateKvCacheService(shared_, engine));
   }
 
   ~GrpcServerImpl() override {
@@ -121,7 +117,7 @@ class GrpcServerImpl : public GrpcServer {
     grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
     health->SetServingStatus(serving);
     for (const char* name : {v1::AttentionService::service_full_name(), v1::BenchmarkService::service_full_name(),
-                             v1::DeviceService::service_full_name()}) {
+                             v1::DeviceService::service_full_name(), v1::KvCacheService::service_full_name()}) {
       health->SetServingStatus(name, serving);
     }
   }
@@ -154,7 +150,7 @@ class GrpcServerImpl : public GrpcServer {
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> StartGrpcServer(const GrpcServerOptions& options, engine::Engine& engine,
                                                             base::MetricsRegistry& registry) {
-  auto server = std::make_unique<GrpcServerImpl>(engine, registry, options.device_selection_reason);
+  auto server = std::make_unique<GrpcServerImpl>(options, engine, registry);
   RIDGELINE_RETURN_IF_ERROR(server->Start(options));
   return server;
 }

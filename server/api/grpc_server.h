@@ -18,6 +18,7 @@ struct GrpcServerOptions {
   std::int64_t max_message_bytes = std::int64_t{1} << 30;  // of a request
   bool channelz = false;
   std::string device_selection_reason;
+  std::string instance_id;  // made at this start of the daemon: what clients know it by
 };
 
 class GrpcServer {

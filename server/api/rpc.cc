@@ -1,6 +1,7 @@
 #include "server/api/rpc.h"
 
 #include <chrono>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,13 @@ constexpr const char* kCodeNames[] = {
 // Faults that an operator must hear of; the rest are clients' mistakes or load, which the metrics count.
 bool IsServerFault(absl::StatusCode code) {
   return code == absl::StatusCode::kInternal || code == absl::StatusCode::kUnknown || code == absl::StatusCode::kDataLoss;
+}
+
+// The first value of a key, empty if there is none.
+std::string FindMetadata(const grpc::ServerContextBase& context, const char* key) {
+  const auto found = context.client_metadata().find(key);
+  if (found == context.client_metadata().end()) return "";
+  return {found->second.data(), found->second.size()};
 }
 
 }  // namespace
@@ -66,9 +74,15 @@ Rpc::Rpc(RpcContext& shared, MethodMetrics& metrics, grpc::ServerContextBase& co
 engine::CallContext Rpc::call_context() const {
   const std::chrono::system_clock::time_point deadline = context_.deadline();
   return {.request_id = request_id_,
+          .caller = caller(),
           .deadline =
               deadline == std::chrono::system_clock::time_point::max() ? absl::InfiniteFuture() : absl::FromChrono(deadline),
           .max_answer_bytes = kMaxAnswerTensorBytes};
+}
+
+engine::kv_cache::Caller Rpc::caller() const {
+  return {.client = FindMetadata(context_, "x-ridgeline-client"),
+          .session_token = FindMetadata(context_, "x-ridgeline-session")};
 }
 
 grpc::Status Rpc::Close(const absl::Status& status) {

@@ -16,6 +16,7 @@
 #include "server/base/metrics.h"
 #include "server/base/mutex.h"
 #include "server/engine/engine.h"
+#include "server/engine/kv_cache/resources.h"
 
 namespace ridgeline::api {
 
@@ -62,6 +63,8 @@ class Rpc {
   Rpc(RpcContext& shared, MethodMetrics& metrics, grpc::ServerContextBase& context);
 
   engine::CallContext call_context() const;
+  // Who calls, by the call's metadata: x-ridgeline-client and x-ridgeline-session, empty where they are missing.
+  engine::kv_cache::Caller caller() const;
 
   // The status to finish with; counts and times the call, and logs it if the fault is the server's. Call once.
   grpc::Status Close(const absl::Status& status);

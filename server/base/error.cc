@@ -50,9 +50,9 @@ std::string_view ReasonOfCode(absl::StatusCode code) {
 
 }  // namespace
 
-absl::Status InvalidField(std::string_view field, std::string_view message) {
+absl::Status InvalidField(std::string_view field, std::string_view message, std::string_view reason) {
   absl::Status status = absl::InvalidArgumentError(ToAbsl(message));
-  Attach(status, kReasonPayload, kReasonInvalidField);
+  Attach(status, kReasonPayload, reason);
   Attach(status, kFieldPayload, field);
   return status;
 }

@@ -28,6 +28,8 @@ inline constexpr std::string_view kReasonSequenceNotFound = "SEQUENCE_NOT_FOUND"
 inline constexpr std::string_view kReasonSequenceEvicted = "SEQUENCE_EVICTED";
 inline constexpr std::string_view kReasonSequenceExists = "SEQUENCE_EXISTS";
 inline constexpr std::string_view kReasonSequenceBusy = "SEQUENCE_BUSY";
+inline constexpr std::string_view kReasonChecksumMismatch = "CHECKSUM_MISMATCH";
+inline constexpr std::string_view kReasonTruncatedExport = "TRUNCATED_EXPORT";
 inline constexpr std::string_view kReasonDraining = "DRAINING";
 inline constexpr std::string_view kReasonDeadlineExceeded = "DEADLINE_EXCEEDED";
 inline constexpr std::string_view kReasonCancelled = "CANCELLED";
@@ -36,7 +38,7 @@ inline constexpr std::string_view kReasonInternal = "INTERNAL";
 
 // INVALID_ARGUMENT about one request field; `field` is its path in the request message, e.g. "dense.key.shape". The message
 // says what came and what is allowed; it need not repeat the path.
-absl::Status InvalidField(std::string_view field, std::string_view message);
+absl::Status InvalidField(std::string_view field, std::string_view message, std::string_view reason = kReasonInvalidField);
 
 // UNIMPLEMENTED: well-formed, but this build or device lacks it; the message says what has it. `field` may be empty.
 absl::Status Unsupported(std::string_view field, std::string_view message);

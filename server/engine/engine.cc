@@ -43,6 +43,8 @@ class EngineImpl final : public Engine {
         clock_(clock),
         roofline_(std::move(roofline)),
         metrics_(metrics, device, roofline_),
+        kv_caches_(
+            options.kv_cache, [&device](std::int64_t size_bytes) { return device.Allocate(size_bytes); }, clock),
         scheduler_(std::make_shared<Scheduler>(options.max_queued_requests, options.max_queued_bytes, device, clock,
                                                metrics_.queue_wait_seconds())),
         on_scrape_(metrics.OnScrape([this] { metrics_.UpdateOnScrape(scheduler_->load(), device_); })) {}
@@ -77,6 +79,7 @@ class EngineImpl final : public Engine {
   }
 
   bool Drain(absl::Duration timeout) override { return scheduler_->Drain(timeout); }
+  kv_cache::KvCacheStore& kv_caches() override { return kv_caches_; }
   Load load() const override { return scheduler_->load(); }
   const Roofline& roofline() const override { return roofline_; }
   device::Device& device() override { return device_; }
@@ -120,6 +123,7 @@ class EngineImpl final : public Engine {
   const base::Clock& clock_;
   const Roofline roofline_;
   EngineMetrics metrics_;
+  kv_cache::KvCacheStore kv_caches_;
   const AttendSurroundings surroundings_ = {device_.info(), roofline_, metrics_};
   const std::shared_ptr<Scheduler> scheduler_;
   const std::shared_ptr<void> on_scrape_;  // last: unregisters before what it reads goes

@@ -20,6 +20,7 @@
 #include "server/engine/attend_request.h"
 #include "server/engine/call.h"
 #include "server/engine/call_context.h"
+#include "server/engine/kv_cache/kv_cache_store.h"
 #include "server/engine/kv_cache/resources.h"
 #include "server/engine/load.h"
 #include "server/engine/roofline.h"
@@ -32,6 +33,7 @@ struct EngineOptions {
   // Device memory (inputs, outputs, workspace) that admitted requests, waiting and running, may need together. A request that
   // needs more than all of it is admitted while there is no other.
   std::int64_t max_queued_bytes = std::int64_t{4} << 30;
+  kv_cache::KvCacheOptions kv_cache;
 };
 
 using AttendDone = absl::AnyInvocable<void(absl::StatusOr<AttendResult>)>;
@@ -70,6 +72,9 @@ class Engine {
   // Refuses new work from now on and waits until admitted work has finished. False if `timeout` came first; what is left is
   // then cancelled, and waited for.
   virtual bool Drain(absl::Duration timeout) = 0;
+
+  // Caches and sequences, apart from what is computed with them.
+  virtual kv_cache::KvCacheStore& kv_caches() = 0;
 
   virtual Load load() const = 0;
   virtual const Roofline& roofline() const = 0;
