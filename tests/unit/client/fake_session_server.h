@@ -1,6 +1,7 @@
 // KV caches without keys and values: sequences are lengths. On a socket of its own, with answers that a test chooses.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
