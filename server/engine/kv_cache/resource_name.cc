@@ -59,12 +59,20 @@ absl::StatusOr<std::string_view> ParseCacheName(std::string_view field, std::str
 }
 
 absl::StatusOr<SequencePath> ParseSequenceName(std::string_view field, std::string_view name) {
-  std::string_view rest = name;
-  if (ConsumePrefix(rest, kCaches)) {
-    const std::string_view cache_id = rest.substr(0, rest.find('/'));
-    rest.remove_prefix(cache_id.size());
-    if (ConsumePrefix(rest, kSequences) && IsId(cache_id) && IsId(rest)) return SequencePath{cache_id, rest};
-  }
+  const std::optional<SequencePath> path = SplitSequenceName(name);
+  if (!path.has_value()) return NotASequenceName(field, name);
+  return *path;
+}
+
+std::optional<SequencePath> SplitSequenceName(std::string_view name) {
+  if (!ConsumePrefix(name, kCaches)) return std::nullopt;
+  const std::string_view cache_id = name.substr(0, name.find('/'));
+  name.remove_prefix(cache_id.size());
+  if (!ConsumePrefix(name, kSequences) || !IsId(cache_id) || !IsId(name)) return std::nullopt;
+  return SequencePath{.cache_id = cache_id, .sequence_id = name};
+}
+
+absl::Status NotASequenceName(std::string_view field, std::string_view name) {
   return NotAName(field, name, "kvCaches/{kv_cache}/sequences/{sequence}");
 }
 

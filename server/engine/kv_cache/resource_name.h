@@ -2,9 +2,11 @@
 // lower-case letters, digits and hyphens, the first a letter, the last no hyphen.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace ridgeline::engine::kv_cache {
@@ -22,6 +24,9 @@ std::string SequenceName(std::string_view cache_id, std::string_view sequence_id
 // Views into `name`. Errors: INVALID_ARGUMENT for `field`.
 absl::StatusOr<std::string_view> ParseCacheName(std::string_view field, std::string_view name);
 absl::StatusOr<SequencePath> ParseSequenceName(std::string_view field, std::string_view name);
+// The same in two steps, for who has many names: nothing if it is none, and the error.
+std::optional<SequencePath> SplitSequenceName(std::string_view name);
+absl::Status NotASequenceName(std::string_view field, std::string_view name);
 
 // `id`, or one that nobody can guess if it is empty. Errors: INVALID_ARGUMENT for `field`.
 absl::StatusOr<std::string> CheckOrMakeId(std::string_view field, std::string_view id);

@@ -3,6 +3,7 @@
 #include "server/engine/kv_cache/sequence_use.h"
 
 #include <cstddef>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -26,19 +27,22 @@ std::string FieldOf(const SelectRequest& request, std::size_t row) {
 absl::StatusOr<std::vector<SequencePath>> ParseSequences(const SelectRequest& request) {
   if (request.sequences.empty()) return base::InvalidField(request.sequences_field, "is empty; at least one is needed");
   std::vector<SequencePath> paths;
+  paths.reserve(request.sequences.size());
   absl::flat_hash_set<std::string_view> ids;
   for (std::size_t row = 0; row < request.sequences.size(); ++row) {
-    RIDGELINE_ASSIGN_OR_RETURN(const SequencePath path, ParseSequenceName(FieldOf(request, row), request.sequences[row]));
-    if (!paths.empty() && path.cache_id != paths.front().cache_id) {
+    const std::string& name = request.sequences[row];
+    const std::optional<SequencePath> path = SplitSequenceName(name);
+    if (!path.has_value()) return NotASequenceName(FieldOf(request, row), name);
+    paths.push_back(*path);
+    if (path->cache_id != paths.front().cache_id) {
       return base::InvalidField(FieldOf(request, row),
-                                absl::StrCat("is of ", CacheName(path.cache_id), " and the first of ",
-                                             CacheName(paths.front().cache_id), "; all of one cache are needed"));
+                                absl::StrCat("is ", name, ", and the first is of ", CacheName(paths.front().cache_id),
+                                             "; all of one cache are needed"));
     }
-    if (!ids.insert(path.sequence_id).second) {
+    if (request.sequences.size() > 1 && !ids.insert(path->sequence_id).second) {
       return base::InvalidField(FieldOf(request, row),
-                                absl::StrCat("names ", request.sequences[row], " once more; each sequence is allowed once"));
+                                absl::StrCat("names ", name, " once more; each sequence is allowed once"));
     }
-    paths.push_back(path);
   }
   return paths;
 }
