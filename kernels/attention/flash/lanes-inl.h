@@ -7,9 +7,11 @@
 #define RIDGELINE_KERNELS_ATTENTION_FLASH_LANES_INL_H_
 #endif
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "hwy/highway.h"
 #include "kernels/attention/flash/row_block.h"
@@ -63,26 +65,27 @@ HWY_INLINE void StoreColumnsAs(DataType type, Vector v, void* to, std::int64_t e
   }
 }
 
-// Copies rows to a dense float32 tile [rows, columns]; says whether all elements are finite.
-template <typename T>
-HWY_INLINE bool LoadTile(const T* from, std::int64_t row_stride, std::int64_t rows, std::int64_t columns, float* tile) {
+// Copies rows to a dense tile [rows, columns], of float32 or of T; says whether all elements are finite.
+template <typename T, typename Tile>
+HWY_INLINE bool LoadTile(const T* from, std::int64_t row_stride, std::int64_t rows, std::int64_t columns, Tile* tile) {
   const Lanes d;
   Vector zero_or_nan = hn::Zero(d);  // 0 * x is NaN for x infinite or NaN
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t column = 0; column < columns; column += kLanes) {
       const Vector v = LoadColumns(from + column, columns - column);
       zero_or_nan = hn::MulAdd(v, hn::Zero(d), zero_or_nan);
-      StoreColumns(v, tile + column, columns - column);
+      if constexpr (std::is_same_v<Tile, float>) StoreColumns(v, tile + column, columns - column);
     }
+    if constexpr (!std::is_same_v<Tile, float>) std::copy_n(from, columns, tile);
     from += row_stride;
     tile += columns;
   }
   return hn::AllTrue(d, hn::Eq(zero_or_nan, hn::Zero(d)));
 }
 
-// Copies the first `columns` columns of tokens to a dense float32 tile [keys, columns]; says whether all elements are finite.
-template <typename T>
-HWY_INLINE bool LoadTile(const TokenRows<T>& rows, KeyRange keys, std::int64_t columns, float* tile) {
+// The same for the first `columns` columns of tokens.
+template <typename T, typename Tile>
+HWY_INLINE bool LoadTile(const TokenRows<T>& rows, KeyRange keys, std::int64_t columns, Tile* tile) {
   bool finite = true;
   rows.ForEachRun(keys, [&](const typename TokenRows<T>::Run& run, std::int64_t row) HWY_ATTR {
     finite &= LoadTile(run.first, rows.stride_elems(), run.tokens, columns, tile + row * columns);

@@ -94,10 +94,10 @@ struct Strided {
 
 // Products with hidden keys must not happen where a value is NaN or infinite, since 0 * NaN is NaN. So such elements are 0 in
 // the tile of values that was multiplied (ZeroNonFinite), and the rows that do see them get their share here, one by one. Rows
-// [row_begin, row_end) of the block; probabilities [rows, keys], output [rows, Dv]; values of T.
-template <typename T>
+// [row_begin, row_end) of the block; probabilities [rows, keys], output(row, dim) an element to add to; values of T.
+template <typename T, typename Output>
 void AddNonFinite(const RowBlock& block, std::int64_t row_begin, std::int64_t row_end, KeyRange keys, Strided probabilities,
-                  Strided output) {
+                  const Output& output) {
   const auto values = TokenRows<T>::Values(block.params, block.sequence, block.kv_head);
   for (std::int64_t key = keys.begin; key < keys.end; ++key) {
     const T* const row_of_key = values.At(key);
@@ -111,9 +111,10 @@ void AddNonFinite(const RowBlock& block, std::int64_t row_begin, std::int64_t ro
   }
 }
 
-inline void ZeroNonFinite(float* values, std::int64_t count) {
+template <typename T>
+void ZeroNonFinite(T* values, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
-    if (!std::isfinite(values[i])) values[i] = 0;
+    if (!std::isfinite(ToFloat(values[i]))) values[i] = T{};
   }
 }
 

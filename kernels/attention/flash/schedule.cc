@@ -114,7 +114,7 @@ StreamScratch LayOutStreamScratch(const AttentionShape& shape) {
   Arrays arrays;
   StreamScratch scratch;
   scratch.query = arrays.Take(rows * RoundUp(shape.head_dim, kMaxLanes));
-  scratch.output = arrays.Take(rows * shape.value_head_dim);
+  scratch.output = arrays.Take(rows * RoundUp(shape.value_head_dim, kMaxLanes));
   scratch.max = arrays.Take(rows);
   scratch.sum = arrays.Take(rows);
   scratch.scores = arrays.Take(rows * kStreamedKeys);

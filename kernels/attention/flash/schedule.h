@@ -98,12 +98,12 @@ TileScratch LayOutTileScratch(const AttentionShape& shape, std::int64_t query_bl
 
 // Arrays of one slot for a streamed item, for the rows of all its heads.
 struct StreamScratch {
-  std::int64_t query;   // [rows, D rounded up to kMaxLanes], zeros beyond D
-  std::int64_t output;  // [rows, Dv]
+  std::int64_t query;   // [rows, D rounded up to kMaxLanes]
+  std::int64_t output;  // [rows, Dv rounded up to kMaxLanes]
   std::int64_t max;     // [rows]
   std::int64_t sum;     // [rows]
   std::int64_t scores;  // [rows, kStreamedKeys]
-  std::int64_t value;   // [kStreamedKeys, heads, Dv], for keys that some row may not see
+  std::int64_t value;   // [kStreamedKeys, heads, Dv] of the inputs' type, for keys that some row may not see
   std::int64_t floats;
 };
 

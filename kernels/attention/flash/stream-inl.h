@@ -21,46 +21,16 @@
 
 #include "hwy/highway.h"
 #include "kernels/attention/flash/lanes-inl.h"
-#include "kernels/attention/flash/prefetch_cursor.h"
 #include "kernels/attention/flash/row_block.h"
+#include "kernels/attention/flash/row_window.h"
 #include "kernels/attention/flash/schedule.h"
+#include "kernels/attention/flash/stream_products-inl.h"
 #include "kernels/attention/flash/token_rows.h"
 #include "kernels/common/executor.h"
 #include "kernels/common/simd_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ridgeline::kernels::attention::HWY_NAMESPACE {
-
-inline constexpr std::int64_t kTokens = 4;  // keys, and values, that are read side by side
-
-// Lane k of the result: the sum of all lanes of v[k], in a vector of kTokens lanes stored at `to`.
-HWY_INLINE void StoreSums(const Vector* v, float* to) {
-  const Lanes d;
-#if HWY_TARGET == HWY_SCALAR
-  for (std::int64_t k = 0; k < kTokens; ++k) hn::StoreU(v[k], d, to + k);
-#else
-  const hn::Repartition<std::uint64_t, Lanes> pairs;
-  const auto sum_01 = hn::BitCast(pairs, hn::Add(hn::InterleaveLower(d, v[0], v[1]), hn::InterleaveUpper(d, v[0], v[1])));
-  const auto sum_23 = hn::BitCast(pairs, hn::Add(hn::InterleaveLower(d, v[2], v[3]), hn::InterleaveUpper(d, v[2], v[3])));
-  const Vector sum = hn::Add(hn::BitCast(d, hn::InterleaveLower(pairs, sum_01, sum_23)),
-                             hn::BitCast(d, hn::InterleaveUpper(pairs, sum_01, sum_23)));
-  // Each 128-bit block of `sum` holds partial sums of the 4 dot products.
-  const hn::Half<Lanes> half;
-  if constexpr (kLanes == 16) {
-    const hn::Half<decltype(half)> quarter;
-    const auto two = hn::Add(hn::LowerHalf(half, sum), hn::UpperHalf(half, sum));
-    hn::StoreU(hn::Add(hn::LowerHalf(quarter, two), hn::UpperHalf(quarter, two)), quarter, to);
-  } else if constexpr (kLanes == 8) {
-    hn::StoreU(hn::Add(hn::LowerHalf(half, sum), hn::UpperHalf(half, sum)), half, to);
-  } else {
-    hn::StoreU(sum, d, to);
-  }
-#endif
-}
-
-// How far the prefetching runs ahead of the reading. The processor's own prefetcher follows several tokens badly that are read
-// side by side.
-inline constexpr std::int64_t kPrefetchDistanceBytes = 16 << 10;
 
 template <typename T>
 class StreamAttention {
@@ -70,53 +40,31 @@ class StreamAttention {
       : block_(block),
         shape_(block_.params.shape),
         num_heads_(num_heads),
-        query_stride_(RoundUp(shape_.head_dim, kMaxLanes)),
         keys_(TokenRows<T>::Keys(block.params, block.sequence, block.kv_head)),
-        values_(TokenRows<T>::Values(block.params, block.sequence, block.kv_head)),
-        key_share_bytes_(CeilDivide(shape_.head_dim * std::int64_t{sizeof(T)}, block.rows)),
-        value_share_bytes_(CeilDivide(shape_.value_head_dim * std::int64_t{sizeof(T)}, block.rows)) {
+        values_(TokenRows<T>::Values(block.params, block.sequence, block.kv_head)) {
     const StreamScratch layout = LayOutStreamScratch(shape_);
-    query_ = scratch + layout.query;
-    output_ = scratch + layout.output;
+    query_ = {scratch + layout.query, RoundUp(shape_.head_dim, kMaxLanes)};
+    output_ = {scratch + layout.output, RoundUp(shape_.value_head_dim, kMaxLanes)};
     max_ = scratch + layout.max;
     sum_ = scratch + layout.sum;
-    scores_ = scratch + layout.scores;
-    value_ = scratch + layout.value;
+    scores_ = {scratch + layout.scores, kStreamedKeys};
+    value_tile_ = reinterpret_cast<T*>(scratch + layout.value);
   }
 
   void Run(const Executor& executor) {
     ForEachRow([&](const RowBlock& head, std::int64_t row, std::int64_t slot) { Begin(head, row, slot); });
     const KeyRange keys = block_.RangeOfRows(0, block_.rows);
-    PrefetchCursor<T> key_ahead = CursorAhead(keys_, keys, num_heads_ * shape_.head_dim);
-    PrefetchCursor<T> value_ahead = CursorAhead(values_, keys, num_heads_ * shape_.value_head_dim);
+    RowWindow<T> key_window(keys_, keys, num_heads_, shape_.head_dim);
+    RowWindow<T> value_window(values_, keys, num_heads_, shape_.value_head_dim);
     for (std::int64_t begin = keys.begin; begin < keys.end && !executor.cancelled(); begin += kStreamedKeys) {
-      AttendBlock({begin, std::min(begin + kStreamedKeys, keys.end)}, key_ahead, value_ahead);
+      AttendStep({begin, std::min(begin + kStreamedKeys, keys.end)}, key_window, value_window);
+      key_window.Advance();
+      value_window.Advance();
     }
     ForEachRow([&](const RowBlock& head, std::int64_t row, std::int64_t slot) { Finish(head, row, slot); });
   }
 
  private:
-  // Where each token of a step lies. In place of tokens that would make the last kTokens complete, the last is there again.
-  template <typename V>
-  struct Rows {
-    const V* at[kStreamedKeys];
-  };
-
-  static Rows<T> RowsOf(const TokenRows<T>& tokens, KeyRange keys) {
-    Rows<T> rows;
-    tokens.ForEachRun(keys, [&](const typename TokenRows<T>::Run& run, std::int64_t j) {
-      for (std::int64_t k = 0; k < run.tokens; ++k) rows.at[j + k] = run.first + k * tokens.stride_elems();
-    });
-    std::fill(rows.at + keys.size(), rows.at + RoundUp(keys.size(), kTokens), rows.at[keys.size() - 1]);
-    return rows;
-  }
-
-  // Over this item's heads of each token, from kPrefetchDistanceBytes on.
-  static PrefetchCursor<T> CursorAhead(const TokenRows<T>& tokens, KeyRange keys, std::int64_t piece_elems) {
-    const std::int64_t skipped = CeilDivide(kPrefetchDistanceBytes, piece_elems * std::int64_t{sizeof(T)});
-    return PrefetchCursor<T>(tokens, {std::min(keys.begin + skipped, keys.end), keys.end}, piece_elems);
-  }
-
   // Calls function(block of one head, row, its slot in the scratch arrays).
   template <typename Function>
   void ForEachRow(const Function& function) {
@@ -126,43 +74,34 @@ class StreamAttention {
     }
   }
 
-  // Calls function(constant number of rows, head, first slot) for groups of 4, 2 and 1 rows of each head: what is read serves a
-  // whole group.
+  // Calls function(constant number of rows, first slot) for groups of 4, 2 and 1 rows of head `h`: what is read serves a whole
+  // group.
   template <typename Function>
-  HWY_INLINE void ForRowGroups(const Function& function) {
-    for (std::int64_t h = 0; h < num_heads_; ++h) {
-      std::int64_t slot = h * block_.rows;
-      const std::int64_t end = slot + block_.rows;
-      for (; slot + 4 <= end; slot += 4) function(std::integral_constant<int, 4>(), h, slot);
-      for (; slot + 2 <= end; slot += 2) function(std::integral_constant<int, 2>(), h, slot);
-      for (; slot < end; ++slot) function(std::integral_constant<int, 1>(), h, slot);
-    }
+  HWY_INLINE void ForRowGroups(std::int64_t h, const Function& function) {
+    std::int64_t slot = h * block_.rows;
+    const std::int64_t end = slot + block_.rows;
+    for (; slot + 4 <= end; slot += 4) function(std::integral_constant<int, 4>(), slot);
+    for (; slot + 2 <= end; slot += 2) function(std::integral_constant<int, 2>(), slot);
+    for (; slot < end; ++slot) function(std::integral_constant<int, 1>(), slot);
   }
 
   // The sink takes part like a key whose value is 0.
   void Begin(const RowBlock& head, std::int64_t row, std::int64_t slot) {
     const Lanes d;
-    const std::int64_t dims = shape_.head_dim;
-    const T* from = static_cast<const T*>(block_.params.query) + head.QueryToken(row) * dims;
-    float* to = query_ + slot * query_stride_;
-    for (std::int64_t dim = 0; dim < dims; dim += kLanes) {
-      hn::StoreU(hn::Mul(LoadColumns(from + dim, dims - dim), hn::Set(d, SplitScale(block_.params.scale).query)), d, to + dim);
-    }
-    std::fill_n(output_ + slot * shape_.value_head_dim, shape_.value_head_dim, 0.0f);
+    const Vector scale = hn::Set(d, SplitScale(block_.params.scale).query);
+    const T* from = static_cast<const T*>(block_.params.query) + head.QueryToken(row) * shape_.head_dim;
+    float* const to = query_[slot];
+    ForEachVector<1>(
+        &from, 0, shape_.head_dim, [] {},
+        [&](const Vector* q, std::int64_t dim) HWY_ATTR { hn::StoreU(hn::Mul(*q, scale), d, to + dim); });
+    std::fill_n(output_[slot], output_.stride, 0.0f);
     max_[slot] = head.Sink(row);
     sum_[slot] = max_[slot] == -kInfinity ? 0 : 1;
   }
 
   // At most kStreamedKeys keys.
-  void AttendBlock(KeyRange keys, PrefetchCursor<T>& key_ahead, PrefetchCursor<T>& value_ahead) {
-    const std::int64_t dims = shape_.head_dim;
-    const Rows<T> key_rows = RowsOf(keys_, keys);
-    for (std::int64_t j = 0; j < keys.size(); j += kTokens) {
-      ForRowGroups([&](auto rows, std::int64_t h, std::int64_t slot) HWY_ATTR {
-        key_ahead.Advance(kTokens * rows * key_share_bytes_);
-        Scores<rows>(key_rows.at + j, h * dims, slot, j);
-      });
-    }
+  void AttendStep(KeyRange keys, RowWindow<T>& key_window, RowWindow<T>& value_window) {
+    AddKeys(key_window, keys.size());
     ForEachRow([&](const RowBlock& head, std::int64_t row, std::int64_t slot) {
       TransformScores(head, row, slot, keys);
       Softmax(slot, keys.size());
@@ -171,59 +110,79 @@ class StreamAttention {
     const KeyRange every = block_.RangeOfEveryRow(0, block_.rows);
     const bool none_hidden = block_.params.bias == nullptr && keys.begin >= every.begin && keys.end <= every.end;
     if (none_hidden) {
-      AddValues(RowsOf(values_, keys), keys.size(), &value_ahead);
+      AddValuesOf(value_window.rows(), keys.size(), value_window);
     } else {
-      AddValuesWithHiddenKeys(keys);
+      AddValuesWithHiddenKeys(keys, value_window);
+    }
+  }
+
+  // Requests as much as kRows of a head's rows read, so that all its rows together request what they read. Either spread over
+  // the product's steps, by what is returned for them to call; or at once, where products of 16-bit types with many rows leave
+  // no registers for it, and are not bound by memory alone.
+  template <int kRows>
+  auto Requests(RowWindow<T>& window, std::int64_t dims) const {
+    constexpr std::int64_t kRowBytes = kTokens * kRows * std::int64_t{sizeof(T)};
+    if constexpr (kRows <= sizeof(T)) {
+      const std::int64_t lines = CeilDivide(kRowBytes * kStepElems<T>, kLineBytes * block_.rows);
+      return [&window, lines] { window.RequestAhead(lines); };
+    } else {
+      window.RequestAhead(CeilDivide(kRowBytes * dims, kLineBytes * block_.rows));
+      return [] {};
+    }
+  }
+
+  // Scores of all rows of all heads.
+  void AddKeys(RowWindow<T>& window, std::int64_t num_keys) {
+    const std::int64_t dims = shape_.head_dim;
+    for (std::int64_t j = 0; j < num_keys; j += kTokens) {
+      for (std::int64_t h = 0; h < num_heads_; ++h) {
+        ForRowGroups(h, [&](auto rows, std::int64_t slot) HWY_ATTR {
+          MultiplyKeys<rows>(window.rows() + j, h * dims, dims, query_.From(slot), scores_.From(slot, j),
+                             Requests<rows>(window, dims));
+        });
+      }
+    }
+  }
+
+  // output += P · values, for all rows of all heads; each row of values [heads, Dv].
+  void AddValuesOf(const T* const* values, std::int64_t num_keys, RowWindow<T>& window) {
+    const std::int64_t dims = shape_.value_head_dim;
+    const auto add = [&](auto count, std::int64_t h, std::int64_t j) HWY_ATTR {
+      ForRowGroups(h, [&](auto rows, std::int64_t slot) HWY_ATTR {
+        AddValues<rows, count>(values + j, h * dims, dims, scores_.From(slot, j), output_.From(slot),
+                               Requests<rows>(window, dims));
+      });
+    };
+    std::int64_t j = 0;
+    for (; j + kTokens <= num_keys; j += kTokens) {
+      for (std::int64_t h = 0; h < num_heads_; ++h) add(std::integral_constant<std::int64_t, kTokens>(), h, j);
+    }
+    for (; j < num_keys; ++j) {
+      for (std::int64_t h = 0; h < num_heads_; ++h) add(std::integral_constant<std::int64_t, 1>(), h, j);
     }
   }
 
   // A hidden key's value may be NaN: see AddNonFinite.
-  void AddValuesWithHiddenKeys(KeyRange keys) {
+  void AddValuesWithHiddenKeys(KeyRange keys, RowWindow<T>& window) {
     const std::int64_t dims = shape_.value_head_dim, tile_dims = num_heads_ * dims;
-    const bool finite = LoadTile(values_, keys, tile_dims, value_);
-    if (!finite) ZeroNonFinite(value_, keys.size() * tile_dims);
-    Rows<float> tile_rows;
-    for (std::int64_t j = 0; j < keys.size(); ++j) tile_rows.at[j] = value_ + j * tile_dims;
-    AddValues(tile_rows, keys.size(), nullptr);
+    const bool finite = LoadTile(values_, keys, tile_dims, value_tile_);
+    if (!finite) ZeroNonFinite(value_tile_, keys.size() * tile_dims);
+    const T* tile_rows[kStreamedKeys];
+    for (std::int64_t j = 0; j < kStreamedKeys; ++j) tile_rows[j] = value_tile_ + j * tile_dims;
+    AddValuesOf(tile_rows, keys.size(), window);
     if (finite) return;
     for (std::int64_t h = 0; h < num_heads_; ++h) {
       const std::int64_t slot = h * block_.rows;
-      AddNonFinite<T>(block_.ForKvHead(block_.kv_head + h), 0, block_.rows, keys,
-                      {scores_ + slot * kStreamedKeys, kStreamedKeys, 1}, {output_ + slot * dims, dims, 1});
+      AddNonFinite<T>(block_.ForKvHead(block_.kv_head + h), 0, block_.rows, keys, Strided{scores_[slot], kStreamedKeys, 1},
+                      [&](std::int64_t row, std::int64_t dim) -> float& { return output_[slot + row][PlaceOf<T>(dim, dims)]; });
     }
-  }
-
-  // Dot products of kRows rows with kTokens keys, whose head begins at element `head` of their rows.
-  template <int kRows>
-  HWY_INLINE void Scores(const T* const* keys, std::int64_t head, std::int64_t slot, std::int64_t j) {
-    const Lanes d;
-    const std::int64_t dims = shape_.head_dim;
-    const T* key[kTokens];
-    for (std::int64_t k = 0; k < kTokens; ++k) key[k] = keys[k] + head;
-    Vector sum[kRows][kTokens];
-    for (auto& sums : sum) {
-      for (Vector& v : sums) v = hn::Zero(d);
-    }
-    const float* const query = query_ + slot * query_stride_;
-    for (std::int64_t dim = 0; dim < dims; dim += kLanes) {
-      Vector k_lanes[kTokens];
-      HWY_UNROLL(4)
-      for (std::int64_t k = 0; k < kTokens; ++k) k_lanes[k] = LoadColumns(key[k] + dim, dims - dim);
-      HWY_UNROLL(4)
-      for (std::int64_t r = 0; r < kRows; ++r) {
-        const Vector q = hn::LoadU(d, query + r * query_stride_ + dim);
-        HWY_UNROLL(4)
-        for (std::int64_t k = 0; k < kTokens; ++k) sum[r][k] = hn::MulAdd(q, k_lanes[k], sum[r][k]);
-      }
-    }
-    for (std::int64_t r = 0; r < kRows; ++r) StoreSums(sum[r], scores_ + (slot + r) * kStreamedKeys + j);
   }
 
   // From products to logits. The row is padded to whole vectors with -inf.
   void TransformScores(const RowBlock& head, std::int64_t row, std::int64_t slot, KeyRange keys) {
     const Lanes d;
     const AttentionParams& params = block_.params;
-    float* const scores = scores_ + slot * kStreamedKeys;
+    float* const scores = scores_[slot];
 
     const LogitTransform transform(params);
     if (!transform.IsIdentity()) {
@@ -252,7 +211,7 @@ class StreamAttention {
   // Replaces logits by exp(logit - max), and scales down by as much as max has risen what was summed up before.
   void Softmax(std::int64_t slot, std::int64_t num_keys) {
     const Lanes d;
-    float* const scores = scores_ + slot * kStreamedKeys;
+    float* const scores = scores_[slot];
     Vector max = hn::Set(d, max_[slot]);
     for (std::int64_t j = 0; j < num_keys; j += kLanes) max = hn::Max(max, hn::LoadU(d, scores + j));
     max = hn::MaxOfLanes(d, max);
@@ -268,85 +227,37 @@ class StreamAttention {
     sum_[slot] = sum_[slot] * hn::GetLane(rescale) + hn::GetLane(hn::SumOfLanes(d, sum));
     if (hn::GetLane(max) == max_[slot]) return;
     max_[slot] = hn::GetLane(max);
-    const std::int64_t dims = shape_.value_head_dim;
-    float* const output = output_ + slot * dims;
-    for (std::int64_t dim = 0; dim < dims; dim += kLanes) {
-      StoreColumns(hn::Mul(LoadColumns(output + dim, dims - dim), rescale), output + dim, dims - dim);
-    }
-  }
-
-  // output += P · values, for all rows of all heads; each row of values [heads, Dv]. `ahead` is null where the values are in a
-  // cache.
-  template <typename V>
-  HWY_INLINE void AddValues(const Rows<V>& values, std::int64_t num_keys, PrefetchCursor<T>* ahead) {
-    const std::int64_t dims = shape_.value_head_dim;
-    std::int64_t j = 0;
-    for (; j + kTokens <= num_keys; j += kTokens) {
-      ForRowGroups([&](auto rows, std::int64_t h, std::int64_t slot) HWY_ATTR {
-        if (ahead != nullptr) ahead->Advance(kTokens * rows * value_share_bytes_);
-        AddTokens<rows, kTokens>(values.at + j, h * dims, slot, j);
-      });
-    }
-    for (; j < num_keys; ++j) {
-      ForRowGroups([&](auto rows, std::int64_t h, std::int64_t slot)
-                       HWY_ATTR { AddTokens<rows, 1>(values.at + j, h * dims, slot, j); });
-    }
-  }
-
-  template <int kRows, std::int64_t kCount, typename V>
-  HWY_INLINE void AddTokens(const V* const* values, std::int64_t head, std::int64_t slot, std::int64_t j) {
-    const Lanes d;
-    const std::int64_t dims = shape_.value_head_dim;
-    const V* value[kCount];
-    for (std::int64_t k = 0; k < kCount; ++k) value[k] = values[k] + head;
-    Vector p[kRows][kCount];
-    for (std::int64_t r = 0; r < kRows; ++r) {
-      for (std::int64_t k = 0; k < kCount; ++k) p[r][k] = hn::Set(d, scores_[(slot + r) * kStreamedKeys + j + k]);
-    }
-    float* const output = output_ + slot * dims;
-    for (std::int64_t dim = 0; dim < dims; dim += kLanes) {
-      const std::int64_t left = dims - dim;
-      Vector v_lanes[kCount];
-      HWY_UNROLL(4)
-      for (std::int64_t k = 0; k < kCount; ++k) v_lanes[k] = LoadColumns(value[k] + dim, left);
-      HWY_UNROLL(4)
-      for (std::int64_t r = 0; r < kRows; ++r) {
-        float* const to = output + r * dims + dim;
-        Vector sum = LoadColumns(to, left);
-        HWY_UNROLL(4)
-        for (std::int64_t k = 0; k < kCount; ++k) sum = hn::MulAdd(p[r][k], v_lanes[k], sum);
-        StoreColumns(sum, to, left);
-      }
+    float* const output = output_[slot];
+    for (std::int64_t dim = 0; dim < shape_.value_head_dim; dim += kLanes) {
+      hn::StoreU(hn::Mul(hn::LoadU(d, output + dim), rescale), d, output + dim);
     }
   }
 
   void Finish(const RowBlock& head, std::int64_t row, std::int64_t slot) {
     const std::int64_t dims = shape_.value_head_dim;
-    const float* from = output_ + slot * dims;
+    HWY_ALIGN float output[RoundUp(kMaxHeadDim, kMaxLanes)];
+    for (std::int64_t dim = 0; dim < dims; ++dim) output[dim] = output_[slot][PlaceOf<T>(dim, dims)];
     if (head.partial.output != nullptr) {
-      std::copy_n(from, dims, head.partial.output + row * dims);
+      std::copy_n(output, dims, head.partial.output + row * dims);
       head.partial.max[row] = max_[slot];
       head.partial.sum[row] = sum_[slot];
       return;
     }
     StoreLogSumExp(head, row, max_[slot], sum_[slot]);
-    StoreOutputRow(head, row, from, InverseSum(sum_[slot]));
+    StoreOutputRow(head, row, output, InverseSum(sum_[slot]));
   }
 
   const RowBlock& block_;  // of the first head
   const AttentionShape& shape_;
   const std::int64_t num_heads_;
-  const std::int64_t query_stride_;
   const TokenRows<T> keys_;
   const TokenRows<T> values_;
-  const std::int64_t key_share_bytes_;  // of one head's key: what to prefetch for each row that attends to it
-  const std::int64_t value_share_bytes_;
-  float* query_;
-  float* output_;
+  ScratchRows query_;
+  ScratchRows output_;
   float* max_;
   float* sum_;
-  float* scores_;
-  float* value_;
+  ScratchRows scores_;
+  T* value_tile_;
 };
 
 }  // namespace ridgeline::kernels::attention::HWY_NAMESPACE

@@ -166,8 +166,8 @@ class TileAttention {
       if (seen.begin >= seen.end) continue;
       AttendPanel(panel, seen, seen.begin - keys.begin, next_block);
       if (!finite) {
-        AddNonFinite<T>(block_, panel.row_begin, panel.row_end, seen, {scores_, 1, panel.stride},
-                        {panel.output, 1, panel.stride});
+        AddNonFinite<T>(block_, panel.row_begin, panel.row_end, seen, Strided{scores_, 1, panel.stride},
+                        Strided{panel.output, 1, panel.stride});
       }
     }
   }
