@@ -67,6 +67,9 @@ class AttentionCase {
   // The same problem with its keys and values in dense rows, be it paged or not: what the reference reads.
   kernels::attention::AttentionParams dense_params();
 
+  // Paged: what the last params() made of keys and values.
+  const PagedKeyValue& paged() const { return *paged_; }
+
   // Paged: from now on params() puts the pages in another order.
   void MovePages(std::uint64_t seed) { page_seed_ = seed; }
 

@@ -1,6 +1,8 @@
 // Arrays larger than 32 bits can count: element and byte offsets are 64-bit everywhere.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -10,6 +12,8 @@
 #include "kernels/common/data_type.h"
 #include "tests/support/attention_case.h"
 #include "tests/support/attention_shapes.h"
+#include "tests/support/paged_key_value.h"
+#include "tests/support/test_tensor.h"
 #include "tests/unit/kernels/attention_runner.h"
 
 namespace ridgeline::kernels::attention {
@@ -94,6 +98,49 @@ TEST_P(AttentionOffsetsTest, PastFourBillionElements) {
   ASSERT_TRUE(RunKernelInPlace(algorithm, params));
   EXPECT_TRUE(output.Halves() == want_output);
   EXPECT_TRUE(lse.Halves() == want_lse);
+}
+
+// A tensor's bytes in memory of the device; pages, `spread` times as far from page 0.
+std::unique_ptr<DeviceMemory> OnDevice(const TestTensor& tensor, std::int64_t page_bytes, std::int64_t spread) {
+  const std::int64_t size_bytes = tensor.buffer().size_bytes();
+  auto memory = std::make_unique<DeviceMemory>(size_bytes * spread);
+  for (std::int64_t begin = 0; begin < size_bytes && memory->allocated(); begin += page_bytes) {
+    memory->Write(begin * spread, tensor.bytes().subspan(begin, std::min(page_bytes, size_bytes - begin)));
+  }
+  return memory;
+}
+
+// Pages past element 2^32 of either plane: the same answer as from pages side by side, byte for byte.
+TEST_P(AttentionOffsetsTest, PagesPastFourBillionElements) {
+  const auto [algorithm, type] = GetParam();
+  constexpr std::int64_t kPageTokens = 16, kHeads = 2, kDim = 64, kPageElems = kPageTokens * kHeads * kDim;
+  const std::int64_t page_bytes = kPageElems * ElementBytes(type);
+  AttentionCase near(support::Paged(support::RaggedProblem({1, 3}, {70, 33}, 8, kHeads, kDim), kPageTokens), AttentionOptions(),
+                     type, /*seed=*/1);
+  if (const std::string why_not = WhyNot(algorithm, near.params()); !why_not.empty()) GTEST_SKIP() << why_not;
+  ASSERT_TRUE(IsRight(algorithm, near));
+  const std::vector<std::byte> want(near.output().bytes().begin(), near.output().bytes().end());
+
+  AttentionParams params = near.params();
+  const support::PagedKeyValue& paged = near.paged();
+  const std::int64_t num_pages = paged.key().buffer().size_bytes() / page_bytes;
+  const std::int64_t spread = kFarElems / kPageElems / (num_pages / 2) + 1;  // half of the pages end up far away
+  TestTensor table = TestTensor(DataType::kInt32, paged.block_table().elements());
+  for (std::int64_t i = 0; i < table.elements(); ++i) {
+    reinterpret_cast<std::int32_t*>(table.bytes().data())[i] = static_cast<std::int32_t>(params.block_table[i] * spread);
+  }
+  const auto key = OnDevice(paged.key(), page_bytes, spread), value = OnDevice(paged.value(), page_bytes, spread);
+  if (!key->allocated() || !value->allocated()) GTEST_SKIP() << "this device does not hand out that much memory";
+  const auto query = OnDevice(near.query(), page_bytes, 1), output = OnDevice(near.output(), page_bytes, 1);
+  const auto entries = OnDevice(table, page_bytes, 1);
+  params.key = key->data();
+  params.value = value->data();
+  params.query = query->data();
+  params.output = output->data();
+  params.block_table = static_cast<const std::int32_t*>(entries->data());
+  params.log_sum_exp = nullptr;
+  ASSERT_TRUE(RunKernelInPlace(algorithm, params));
+  EXPECT_TRUE(output->Read(0, near.output().buffer().size_bytes()) == want);
 }
 
 }  // namespace
