@@ -32,6 +32,23 @@ TEST(ParseAttendRequestTest, NothingIsGivenByDefault) {
   EXPECT_FALSE(request.output.data_type.has_value());
 }
 
+TEST(ParseAttendRequestTest, PagedKeysAndValuesArrive) {
+  v1::AttendRequest message;
+  message.mutable_paged()->add_sequences("a");
+  message.mutable_paged()->add_sequences("b");
+  message.mutable_paged()->set_layer(3);
+  message.mutable_paged()->mutable_new_key()->set_inline_data("keys");
+  message.mutable_paged()->mutable_new_value()->mutable_random()->set_seed(5);
+  ASSERT_OK_AND_ASSIGN(const engine::AttendRequest request, Convert(message));
+  EXPECT_FALSE(request.dense.has_value());
+  EXPECT_THAT(request.paged->sequences, ::testing::ElementsAre("a", "b"));
+  EXPECT_EQ(request.paged->layer, 3);
+  EXPECT_EQ(std::get<engine::InlineData>(request.paged->new_key->storage).size_bytes, 4);
+  EXPECT_EQ(std::get<engine::RandomFill>(request.paged->new_value->storage).seed, 5u);
+  message.mutable_paged()->mutable_new_key()->set_data_type(static_cast<v1::DataType>(99));
+  EXPECT_EQ(base::ErrorField(Convert(message).status()), "paged.new_key.data_type");
+}
+
 TEST(ParseAttendRequestTest, ZeroIsGivenWhereItIsSet) {
   v1::AttendRequest message;
   message.mutable_options()->set_scale(0);

@@ -65,7 +65,7 @@ TEST(SerializeTest, AnEmptyTensorHasStorage) {
 }
 
 TEST(SerializeTest, WhatWasDiscardedIsAbsent) {
-  const grpc::ByteBuffer buffer = Serialize({});
+  const grpc::ByteBuffer buffer = Serialize(engine::AttendResult());
   EXPECT_FALSE(Parse(buffer).has_output());
   EXPECT_FALSE(Parse(buffer).has_log_sum_exp());
   EXPECT_TRUE(Parse(buffer).has_report());
