@@ -6,6 +6,7 @@
 #include <string>
 
 #include "kernels/attention/attention.h"
+#include "kernels/attention/decode/decode_schedule.h"
 #include "kernels/attention/flash/tile_schedule.h"
 
 namespace ridgeline::kernels::attention {
@@ -39,6 +40,10 @@ struct AttentionPlan {
   TileSchedule tiles;
   TileSchedule merge_tiles;       // of the merge, if the keys are split
   std::int64_t partial_rows = 0;  // of one split: query tokens * Hq
+
+  // On CUDA devices, for few queries over pages: flash by the decode kernel if decode.num_blocks > 0.
+  DecodeSchedule decode;
+  std::int64_t merge_workspace_bytes = 0;  // of AttentionParams::merge_workspace
 };
 
 // `requested` unset: the planner chooses. `sequences` is host memory, [shape.num_sequences]. The caller has checked the shape;

@@ -2,6 +2,7 @@
 #include <optional>
 #include <string>
 
+#include "kernels/attention/decode/decode_plan_cuda.h"
 #include "kernels/attention/flash/flash_plan_cuda.h"
 #include "kernels/attention/plan.h"
 #include "kernels/attention/score_bytes.h"
@@ -27,7 +28,9 @@ AttentionPlan PlanOnCuda(const AttentionShape& shape, const Sequence* sequences,
   AttentionPlan plan = {};
   plan.algorithm = requested.value_or(Algorithm::kFlash);
   plan.reason = requested.has_value() ? "the request names it" : NeedsNoScores(shape, sequences);
-  if (plan.algorithm == Algorithm::kFlash) {
+  if (plan.algorithm == Algorithm::kFlash && WhyNotDecode(shape, sequences, limits).empty()) {
+    PlanDecodeOnCuda(shape, sequences, limits, plan);
+  } else if (plan.algorithm == Algorithm::kFlash) {
     PlanFlashOnCuda(shape, sequences, limits, plan);
   } else {
     plan.kernel = "standard_cuda[cublas]";

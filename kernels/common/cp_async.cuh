@@ -12,6 +12,13 @@ __device__ __forceinline__ void CpAsync16(std::uint32_t destination, const void*
                : "memory");
 }
 
+// The same with a policy for the L2 cache, see cache_policy.cuh.
+__device__ __forceinline__ void CpAsync16(std::uint32_t destination, const void* source, bool valid, std::uint64_t policy) {
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;\n" ::"r"(destination), "l"(source),
+               "r"(valid ? 16 : 0), "l"(policy)
+               : "memory");
+}
+
 // Closes a group of this thread's copies.
 __device__ __forceinline__ void CpAsyncCommit() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
 

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/attention/decode/decode_plan_cuda.h"
 #include "server/base/error.h"
 #include "server/base/log.h"
 #include "server/base/status_macros.h"
@@ -127,7 +128,8 @@ class CudaDevice final : public Device {
                                       .copy_threads = *parts_.copy_threads,
                                       .completions = *completions_,
                                       .cublas = parts_.cublas,
-                                      .cublas_workspace_bytes = CublasWorkspaceBytes(parts_.info.limits.compute_capability)};
+                                      .cublas_workspace_bytes = CublasWorkspaceBytes(parts_.info.limits.compute_capability),
+                                      .merge_workspace_bytes = kernels::attention::MostMergeWorkspaceBytes(parts_.info.limits)};
     for (int lane_idx = 0; lane_idx < SharedPool(); ++lane_idx) {
       RIDGELINE_ASSIGN_OR_RETURN(auto lane, CudaLane::Create(lane_idx, lane_parts, progress_[lane_idx]));
       lanes_.push_back(std::move(lane));

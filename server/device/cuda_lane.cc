@@ -8,6 +8,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/attention/decode/decode_cuda.h"
 #include "kernels/attention/flash/flash_cuda.h"
 #include "kernels/attention/standard/standard_cuda.h"
 #include "kernels/common/saturating.h"
@@ -47,17 +48,18 @@ kernels::attention::PhaseEnd RecordPhases(const PhaseEvents& events, cudaStream_
 absl::StatusOr<std::unique_ptr<CudaLane>> CudaLane::Create(int lane_idx, const CudaLaneParts& parts, LaneProgress& progress) {
   RIDGELINE_ASSIGN_OR_RETURN(CudaStream stream, CudaStream::Create(parts.context));
   RIDGELINE_ASSIGN_OR_RETURN(Segment workspace, Segment::Map(parts.device_memory, parts.cublas_workspace_bytes));
+  RIDGELINE_ASSIGN_OR_RETURN(Segment merge_workspace, Segment::Map(parts.device_memory, parts.merge_workspace_bytes));
   RIDGELINE_ASSIGN_OR_RETURN(StagingRing staging, StagingRing::Create(parts.context, parts.pinned_memory, stream.get()));
   RIDGELINE_ASSIGN_OR_RETURN(
       auto cublas, CublasHandle::Create(parts.context, parts.cublas, stream.get(), workspace.data(), workspace.size_bytes()));
-  auto lane = absl::WrapUnique(
-      new CudaLane(lane_idx, parts, progress, std::move(stream), std::move(workspace), std::move(staging), std::move(cublas)));
+  auto lane = absl::WrapUnique(new CudaLane(lane_idx, parts, progress, std::move(stream), std::move(workspace),
+                                            std::move(merge_workspace), std::move(staging), std::move(cublas)));
   RIDGELINE_ASSIGN_OR_RETURN(lane->worker_, LaneWorker::Create(absl::StrCat("lane-", lane_idx), lane->issued_));
   return lane;
 }
 
 CudaLane::CudaLane(int lane_idx, const CudaLaneParts& parts, LaneProgress& progress, CudaStream stream,
-                   Segment cublas_workspace, StagingRing staging, std::unique_ptr<CublasHandle> cublas)
+                   Segment cublas_workspace, Segment merge_workspace, StagingRing staging, std::unique_ptr<CublasHandle> cublas)
     : lane_idx_(lane_idx),
       context_(parts.context),
       device_allocator_(parts.device_allocator),
@@ -68,6 +70,7 @@ CudaLane::CudaLane(int lane_idx, const CudaLaneParts& parts, LaneProgress& progr
       stream_(std::move(stream)),
       events_(parts.context),
       cublas_workspace_(std::move(cublas_workspace)),
+      merge_workspace_(std::move(merge_workspace)),
       staging_(std::move(staging)),
       cublas_(std::move(cublas)) {}
 
@@ -109,9 +112,22 @@ absl::StatusOr<std::vector<KernelPhase>> CudaLane::Attend(const AttentionPlan& p
   if (plan.algorithm == Algorithm::kStandard) return AttendStandard(plan, params, sequences, std::move(cancel));
   Queue([this, plan, params, cancel = std::move(cancel)] {
     if (IsUnwanted(cancel)) return absl::OkStatus();
+    if (plan.decode.num_blocks > 0) return LaunchDecode(plan, params);
     return RIDGELINE_CUDA_CALL(context_, kernels::attention::LaunchFlash, plan, params, stream_.get());
   });
   return std::vector<KernelPhase>();
+}
+
+absl::Status CudaLane::LaunchDecode(const AttentionPlan& plan, AttentionParams params) {
+  if (!merge_workspace_is_clean_) {
+    RIDGELINE_RETURN_IF_ERROR(RIDGELINE_CUDA_CALL(context_, cudaMemsetAsync, merge_workspace_.data(), 0xff,
+                                                  static_cast<std::size_t>(merge_workspace_.size_bytes()), stream_.get()));
+  }
+  merge_workspace_is_clean_ = false;  // what a launch that fails leaves is anybody's guess
+  params.merge_workspace = merge_workspace_.data();
+  RIDGELINE_RETURN_IF_ERROR(RIDGELINE_CUDA_CALL(context_, kernels::attention::LaunchDecode, plan, params, stream_.get()));
+  merge_workspace_is_clean_ = true;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<KernelPhase>> CudaLane::AttendStandard(const AttentionPlan& plan, const AttentionParams& params,

@@ -37,6 +37,7 @@ struct CudaLaneParts {
   CompletionQueue& completions;
   const kernels::CublasFunctions& cublas;
   std::int64_t cublas_workspace_bytes;
+  std::int64_t merge_workspace_bytes;  // enough for any plan of decode
 };
 
 class CudaLane final : public Lane {
@@ -67,7 +68,7 @@ class CudaLane final : public Lane {
 
  private:
   CudaLane(int lane_idx, const CudaLaneParts& parts, LaneProgress& progress, CudaStream stream, Segment cublas_workspace,
-           StagingRing staging, std::unique_ptr<CublasHandle> cublas);
+           Segment merge_workspace, StagingRing staging, std::unique_ptr<CublasHandle> cublas);
 
   // Queues work for the lane's thread. What it issues counts as completed when the stream has run it.
   void Queue(LaneWorker::Work work);
@@ -77,6 +78,7 @@ class CudaLane final : public Lane {
                                                           CancelToken cancel);
 
   // On the lane's thread:
+  absl::Status LaunchDecode(const kernels::attention::AttentionPlan& plan, kernels::attention::AttentionParams params);
   absl::Status CopyToDevice(absl::Span<const HostSlice> slices, char* destination);
 
   const int lane_idx_;
@@ -91,6 +93,8 @@ class CudaLane final : public Lane {
   CudaStream stream_;
   EventPool events_;
   Segment cublas_workspace_;
+  Segment merge_workspace_;                // of decode launches, see decode_cuda.h
+  bool merge_workspace_is_clean_ = false;  // all ones once the stream gets there; for the lane's thread
   StagingRing staging_;
   std::unique_ptr<CublasHandle> cublas_;
   std::unique_ptr<LaneWorker> worker_;

@@ -9,7 +9,6 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -29,6 +28,7 @@
 #include "kernels/common/data_type.h"
 #include "kernels/microbench/microbench_cuda.h"
 #include "tests/gpu/gpu.h"
+#include "tests/gpu/timing.h"
 
 namespace ridgeline::gpu {
 namespace {
@@ -143,41 +143,6 @@ class Problem {
   std::unique_ptr<GuardedDeviceArray> workspace_;
   attention::AttentionParams params_{};
   attention::AttentionPlan plan_;
-};
-
-class TimedEvent {
- public:
-  TimedEvent() { Check(cudaEventCreate(&event_), "cudaEventCreate"); }
-  ~TimedEvent() { (void)cudaEventDestroy(event_); }
-  TimedEvent(const TimedEvent&) = delete;
-  TimedEvent& operator=(const TimedEvent&) = delete;
-
-  void Record() const { Check(cudaEventRecord(event_, Stream()), "cudaEventRecord"); }
-  double MillisecondsSince(const TimedEvent& start) const {
-    float milliseconds = 0;
-    Check(cudaEventElapsedTime(&milliseconds, start.event_, event_), "cudaEventElapsedTime");
-    return milliseconds;
-  }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
-
-// While it lives, the stream runs nothing that is queued after it: short launches then follow each other without waiting for
-// the host.
-class StreamHold {
- public:
-  StreamHold() { Check(cudaLaunchHostFunc(Stream(), &WaitForRelease, &released_), "cudaLaunchHostFunc"); }
-  ~StreamHold() {
-    released_ = true;
-    released_.notify_all();
-    Check(cudaStreamSynchronize(Stream()), "cudaStreamSynchronize");
-  }
-
- private:
-  static void CUDART_CB WaitForRelease(void* released) { static_cast<std::atomic<bool>*>(released)->wait(false); }
-
-  std::atomic<bool> released_{false};
 };
 
 void LaunchOnce(const Problem& problem) { Check(problem.Launch(), problem.plan().kernel.c_str()); }

@@ -94,7 +94,8 @@ correctness() {
   local large='*Offsets*:*Huge*:*Cuda*'
   kernels shapes 400 '*AttentionTest.*'
   kernels large 200 "$large"
-  kernels others 200 "-*AttentionTest.*:$large"
+  kernels decode 300 '*DecodeTest*'
+  kernels others 200 "-*AttentionTest.*:*DecodeTest*:$large"
   [[ ! -x "$bin/cuda_device_test" ]] || step correctness cuda_device_test 200 "$bin/cuda_device_test" --gtest_brief=1
 }
 
@@ -126,6 +127,8 @@ sanitizer() {
 bench() {
   local lines=$out/bench.jsonl
   step bench 'ours beside PyTorch' 400 sh -c 'python3 tests/gpu/bench.py "$1" $3 >"$2"' sh "$bin/attention_gpu_bench" "$lines" "${quick[*]}"
+  step bench 'paged decode beside cuDNN' 300 sh -c 'python3 tests/gpu/decode_bench.py "$1" $3 >"$2"' sh \
+    "$bin/decode_gpu_bench" "$out/decode.csv" "${quick[*]}"
   if python3 tests/gpu/report.py "$lines" --commit "$commit" >"$out/bench.md"; then
     echo "tables: $out/RESULTS.md"
   else

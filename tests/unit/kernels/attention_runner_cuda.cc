@@ -11,6 +11,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/attention/attention.h"
+#include "kernels/attention/decode/decode_cuda.h"
 #include "kernels/attention/flash/flash_cuda.h"
 #include "kernels/attention/plan.h"
 #include "kernels/attention/standard/standard_cuda.h"
@@ -125,17 +126,30 @@ class DeviceTensors {
   return ::testing::AssertionFailure() << plan.kernel << ": " << gpu::Describe(status);
 }
 
-// `params` and its workspace are in the device's memory, `host_sequences` are not.
+CudaStatus Queue(const AttentionPlan& plan, const AttentionParams& params, const Sequence* host_sequences) {
+  if (plan.algorithm == Algorithm::kStandard) {
+    return LaunchStandard(plan, params, host_sequences, gpu::Cublas(), Stream(), nullptr);
+  }
+  if (plan.decode.num_blocks > 0) return LaunchDecode(plan, params, Stream());
+  return LaunchFlash(plan, params, Stream());
+}
+
+// `params` and its workspaces are in the device's memory, `host_sequences` are not.
 ::testing::AssertionResult Launch(const AttentionPlan& plan, AttentionParams params, const Sequence* host_sequences) {
   const GuardedDeviceArray workspace(plan.workspace_bytes);
   params.workspace = plan.workspace_bytes > 0 ? workspace.data() : nullptr;
-  const CudaStatus launched = plan.algorithm == Algorithm::kStandard
-                                  ? LaunchStandard(plan, params, host_sequences, gpu::Cublas(), Stream(), nullptr)
-                                  : CudaStatus(LaunchFlash(plan, params, Stream()));
-  if (const auto result = Succeeded(launched, plan); !result) return result;
+  const std::vector<std::byte> all_ones(plan.merge_workspace_bytes, std::byte{0xff});
+  GuardedDeviceArray merge_workspace(plan.merge_workspace_bytes);
+  merge_workspace.Upload(all_ones.data());
+  params.merge_workspace = plan.merge_workspace_bytes > 0 ? merge_workspace.data() : nullptr;
+  if (const auto result = Succeeded(Queue(plan, params, host_sequences), plan); !result) return result;
   if (const auto result = Succeeded(cudaStreamSynchronize(Stream()), plan); !result) return result;
-  if (workspace.guards_whole()) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << plan.kernel << ": wrote past its workspace of " << plan.workspace_bytes << " bytes";
+  if (!workspace.guards_whole() || !merge_workspace.guards_whole()) {
+    return ::testing::AssertionFailure() << plan.kernel << ": wrote past its workspace of " << plan.workspace_bytes << " and "
+                                         << plan.merge_workspace_bytes << " bytes";
+  }
+  if (merge_workspace.Holds(all_ones.data())) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << plan.kernel << ": left something in its merge workspace";
 }
 
 }  // namespace

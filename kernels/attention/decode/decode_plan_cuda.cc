@@ -1,0 +1,134 @@
+#include "kernels/attention/decode/decode_plan_cuda.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+#include <string>
+
+#include "kernels/attention/decode/decode_schedule.h"
+#include "kernels/attention/decode/decode_shape.h"
+#include "kernels/attention/visible_range.h"
+#include "kernels/common/saturating.h"
+
+namespace ridgeline::kernels::attention {
+namespace {
+
+// Much work is done fastest by blocks that walk many KV heads together: a page is then visited at once, which gains more than
+// merging larger parts costs. Of small pages all heads, where a multiprocessor has so many bytes to read; pages of 64 are large
+// enough for four.
+constexpr std::int64_t kSmallPageTogetherBytes = 16 << 20;
+constexpr std::int64_t kLargePageTogetherBytes = 4 << 20;
+constexpr std::int64_t kLargePageTokens = 64;
+constexpr int kLargePageHeads = 4;
+// All heads too where sequences alone keep this part of the blocks busy, for then hardly anything is to be merged.
+constexpr double kBusyEnough = 0.75;
+// With fewer sequences times KV heads, blocks walk single heads: parts to merge are smallest.
+constexpr std::int64_t kFewUnits = 64;
+// Up to so many bytes a multiprocessor, equal sequences are cut at their ends: to have nothing to merge, or less, is worth a
+// few blocks that have nothing to do.
+constexpr std::int64_t kAlignedBytes = 4 << 20;
+
+std::int64_t MostQueryTokens(const AttentionShape& shape, const Sequence* sequences) {
+  std::int64_t most = 0;
+  for (std::int64_t i = 0; i < shape.num_sequences; ++i) most = std::max(most, sequences[i].query_tokens);
+  return most;
+}
+
+std::int64_t MostRows(const AttentionShape& shape, const Sequence* sequences) {
+  return SaturatingMultiply({MostQueryTokens(shape, sequences), shape.GroupHeads()});
+}
+
+// Warps of a block: as many as find room for their rings, a power of two; 0 if not even two do.
+int ChooseWarps(int head_dim, int rows, const CudaLimits& limits) {
+  int warps = head_dim > 128 ? kMostDecodeWarps / 2 : kMostDecodeWarps;
+  while (warps > 1 && DecodeSharedBytes(head_dim, warps, rows) > limits.shared_memory_bytes_per_block) warps /= 2;
+  return warps > 1 ? warps : 0;
+}
+
+// The exponent of a power of two.
+int Log2(int power) { return std::countr_zero(static_cast<unsigned>(power)); }
+
+int ChooseMostHeads(const AttentionShape& shape, int head_dim, int num_warps, int rows) {
+  int heads = 1;
+  while (2 * heads <= num_warps && shape.kv_heads % (2 * heads) == 0 && 2 * heads * rows * head_dim <= kMostPartFloats) {
+    heads *= 2;
+  }
+  return heads;
+}
+
+DecodeSchedule::Heads Divide(const AttentionShape& shape, int heads, int num_blocks) {
+  const std::int64_t groups = shape.kv_heads / heads;
+  return {.heads_log2 = Log2(heads),
+          .head_groups = static_cast<int>(groups),
+          .blocks_per_group = static_cast<int>(num_blocks / std::max<std::int64_t>(shape.num_sequences * groups, 1))};
+}
+
+// Whether some row may not see some key before its sequence's end. A single query stands at the last key, which no causal limit
+// hides.
+bool HidesKeys(const AttentionShape& shape, std::int64_t query_tokens) {
+  return shape.window_left < kMaxIntTokens || (query_tokens > 1 && shape.window_right < kMaxIntTokens);
+}
+
+// Bytes that a block leaves for others: two parts, each of whole rows with their maximum and sum.
+std::int64_t PartBytes(std::int64_t part_floats, int head_dim) {
+  return 2 * (part_floats + part_floats / head_dim * 2) * static_cast<std::int64_t>(sizeof(float));
+}
+
+}  // namespace
+
+std::string WhyNotDecode(const AttentionShape& shape, const Sequence* sequences, const CudaLimits& limits) {
+  if (!shape.IsPaged()) return "keys and values do not lie in pages";
+  if (shape.data_type == DataType::kFloat32) return "decode takes 16-bit types";
+  const std::int64_t rows = MostRows(shape, sequences);
+  if (rows > kMostDecodeRows) {
+    return std::to_string(rows) + " packed rows of a KV head; decode takes " + std::to_string(kMostDecodeRows);
+  }
+  if (rows == 0) return "no query tokens";
+  if (ChooseWarps(DecodeHeadDim(shape), static_cast<int>(rows), limits) == 0) return "too little shared memory";
+  const std::int64_t columns = std::max(shape.head_dim, shape.value_head_dim);
+  constexpr std::int64_t kMostInt = std::numeric_limits<std::int32_t>::max();
+  if (SaturatingMultiply({shape.page_tokens, shape.kv_heads, columns, 2}) > kMostInt) return "a page of 2 GiB or more";
+  if (SaturatingMultiply({shape.num_sequences, shape.query_heads}) > kMostInt) return "too many sequences times heads";
+  return "";
+}
+
+void PlanDecodeOnCuda(const AttentionShape& shape, const Sequence* sequences, const CudaLimits& limits, AttentionPlan& plan) {
+  const std::int64_t query_tokens = MostQueryTokens(shape, sequences);
+  DecodeSchedule& schedule = plan.decode;
+  schedule.head_dim = DecodeHeadDim(shape);
+  schedule.rows = static_cast<int>(MostRows(shape, sequences));
+  schedule.num_blocks = limits.num_sms;
+  const int num_warps = ChooseWarps(schedule.head_dim, schedule.rows, limits);
+  schedule.warps_log2 = Log2(num_warps);
+  const int most_heads = ChooseMostHeads(shape, schedule.head_dim, num_warps, schedule.rows);
+  const bool are_many = static_cast<double>(shape.num_sequences) >= kBusyEnough * schedule.num_blocks;
+  const bool has_large_pages = shape.page_tokens >= kLargePageTokens && !are_many;
+  const int few_heads = shape.num_sequences * shape.kv_heads < kFewUnits ? 1 : std::min(2, most_heads);
+  schedule.together = Divide(shape, has_large_pages ? std::min(kLargePageHeads, most_heads) : most_heads, schedule.num_blocks);
+  schedule.apart = Divide(shape, few_heads, schedule.num_blocks);
+  schedule.hides_keys = HidesKeys(shape, query_tokens);
+  schedule.group_heads = FastDivision(static_cast<std::uint32_t>(shape.GroupHeads()));
+  schedule.page_tokens = FastDivision(static_cast<std::uint32_t>(shape.page_tokens));
+  const std::int64_t tile_bytes = kDecodeTileKeys * (shape.head_dim + shape.value_head_dim) * 2;
+  const std::int64_t together_bytes = has_large_pages ? kLargePageTogetherBytes : kSmallPageTogetherBytes;
+  schedule.stream_tiles = limits.l2_cache_bytes / tile_bytes;
+  schedule.together_tiles = are_many ? 0 : schedule.num_blocks * (together_bytes / tile_bytes);
+  schedule.aligned_tiles = schedule.num_blocks * (kAlignedBytes / tile_bytes);
+  plan.query_block = schedule.rows;
+  plan.key_block = kDecodeTileKeys;
+  plan.merge_workspace_bytes =
+      limits.num_sms * PartBytes(std::int64_t{most_heads} * schedule.rows * schedule.head_dim, schedule.head_dim);
+  char name[64];
+  std::snprintf(name, sizeof(name), "decode_cuda[d=%d,heads=%d,rows=%d]", schedule.head_dim, most_heads, schedule.rows);
+  plan.kernel = name;
+}
+
+std::int64_t MostMergeWorkspaceBytes(const CudaLimits& limits) {
+  std::int64_t most = 0;
+  for (const int head_dim : kDecodeHeadDims) most = std::max(most, PartBytes(kMostPartFloats, head_dim));
+  return limits.num_sms * most;
+}
+
+}  // namespace ridgeline::kernels::attention

@@ -1,0 +1,9 @@
+#include "kernels/attention/decode/decode_launch.cuh"
+
+namespace ridgeline::kernels::attention {
+
+template cudaError_t LaunchDecodeKernel<__half, 80, 1, false>(const DecodeArguments& arguments, cudaStream_t stream);
+template cudaError_t LaunchDecodeKernel<__half, 80, 2, false>(const DecodeArguments& arguments, cudaStream_t stream);
+template cudaError_t LaunchDecodeKernel<__half, 80, 2, true>(const DecodeArguments& arguments, cudaStream_t stream);
+
+}  // namespace ridgeline::kernels::attention

@@ -1,0 +1,12 @@
+// bar.sync: barriers among some warps of a block. PTX ISA, "Parallel Synchronization and Communication Instructions: bar".
+#pragma once
+
+namespace ridgeline::kernels {
+
+// Waits for `num_threads` threads, whole warps, at barrier `idx`, 1 to 15; __syncthreads() has barrier 0. Orders their memory
+// accesses like __syncthreads().
+__device__ __forceinline__ void NamedBarrierSync(int idx, int num_threads) {
+  asm volatile("bar.sync %0, %1;\n" ::"r"(idx), "r"(num_threads) : "memory");
+}
+
+}  // namespace ridgeline::kernels
