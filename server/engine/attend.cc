@@ -9,7 +9,6 @@
 #include "absl/status/statusor.h"
 #include "kernels/attention/attention.h"
 #include "kernels/attention/cost.h"
-#include "kernels/common/saturating.h"
 #include "server/base/status_macros.h"
 #include "server/engine/report.h"
 
@@ -52,22 +51,31 @@ absl::StatusOr<std::shared_ptr<const HostBuffer>> Download(Lane& lane, Buffer bu
   return lane.Download(std::move(buffer));
 }
 
+// One call, and its launch: it leaves alone.
 class AttendWork final : public Work {
  public:
-  AttendWork(AttendProblem problem, AttentionPlan plan, absl::Time deadline, AttendDone done,
-             const AttendSurroundings& surroundings)
-      : problem_(std::move(problem)),
-        plan_(std::move(plan)),
-        deadline_(deadline),
-        device_bytes_(kernels::SaturatingAdd(problem_.tensor_bytes(), plan_.workspace_bytes)),
-        surroundings_(surroundings),
-        done_(std::move(done)) {}
+  AttendWork(AttendProblem problem, AttentionPlan plan, AttendDone done, const AttendSurroundings& surroundings)
+      : problem_(std::move(problem)), plan_(std::move(plan)), surroundings_(surroundings), done_(std::move(done)) {}
 
-  std::int64_t device_bytes() const override { return device_bytes_; }
-  absl::Time deadline() const override { return deadline_; }
-
-  absl::Status Queue(Lane& lane, const device::CancelToken& cancel, absl::Duration queue_time) override {
+  absl::StatusOr<Turn> Begin(absl::Duration queue_time) override {
     result_.report.queue_time = queue_time;
+    return Turn::kGo;
+  }
+
+  std::unique_ptr<Launch> MakeLaunch(absl::Span<Work* const> /*members*/) override;
+
+  void Drop() override { DropInputs(); }
+
+  void Finish(const absl::Status& status) override {
+    surroundings_.metrics.CountAttend(status.code());
+    if (status.ok()) {
+      done_(std::move(result_));
+    } else {
+      done_(status);
+    }
+  }
+
+  absl::Status Queue(Lane& lane, const device::CancelToken& cancel) {
     RIDGELINE_ASSIGN_OR_RETURN(state_.begin, lane.Record());
     RIDGELINE_RETURN_IF_ERROR(QueueUpload(lane));
     RIDGELINE_ASSIGN_OR_RETURN(state_.uploaded, lane.Record());
@@ -79,21 +87,12 @@ class AttendWork final : public Work {
     return absl::OkStatus();
   }
 
-  void Release(const absl::Status& status) override {
+  void Release(const absl::Status& status) {
     if (status.ok()) {
       TakeTensors();
       FillReport(result_.report);
     }
     state_ = {};
-  }
-
-  void Finish(const absl::Status& status) override {
-    surroundings_.metrics.CountAttend(status.code());
-    if (status.ok()) {
-      done_(std::move(result_));
-    } else {
-      done_(status);
-    }
   }
 
  private:
@@ -186,19 +185,32 @@ class AttendWork final : public Work {
 
   AttendProblem problem_;
   AttentionPlan plan_;
-  const absl::Time deadline_;
-  const std::int64_t device_bytes_;
   const AttendSurroundings surroundings_;
   DeviceState state_;
   AttendResult result_;
   AttendDone done_;
 };
 
+class AttendLaunch final : public Launch {
+ public:
+  explicit AttendLaunch(AttendWork& work) : work_(work) {}
+
+  absl::Status Queue(Lane& lane, const device::CancelToken& cancel) override { return work_.Queue(lane, cancel); }
+  void Release(absl::Span<const absl::Status> outcomes) override { work_.Release(outcomes.front()); }
+
+ private:
+  AttendWork& work_;
+};
+
+std::unique_ptr<Launch> AttendWork::MakeLaunch(absl::Span<Work* const> /*members*/) {
+  return std::make_unique<AttendLaunch>(*this);
+}
+
 }  // namespace
 
-std::unique_ptr<Work> MakeAttendWork(AttendProblem problem, AttentionPlan plan, absl::Time deadline, AttendDone done,
+std::unique_ptr<Work> MakeAttendWork(AttendProblem problem, AttentionPlan plan, AttendDone done,
                                      const AttendSurroundings& surroundings) {
-  return std::make_unique<AttendWork>(std::move(problem), std::move(plan), deadline, std::move(done), surroundings);
+  return std::make_unique<AttendWork>(std::move(problem), std::move(plan), std::move(done), surroundings);
 }
 
 }  // namespace ridgeline::engine

@@ -3,7 +3,6 @@
 
 #include <memory>
 
-#include "absl/time/time.h"
 #include "kernels/attention/plan.h"
 #include "server/device/device.h"
 #include "server/engine/engine.h"
@@ -21,7 +20,7 @@ struct AttendSurroundings {
   const EngineMetrics& metrics;
 };
 
-std::unique_ptr<Work> MakeAttendWork(AttendProblem problem, kernels::attention::AttentionPlan plan, absl::Time deadline,
-                                     AttendDone done, const AttendSurroundings& surroundings);
+std::unique_ptr<Work> MakeAttendWork(AttendProblem problem, kernels::attention::AttentionPlan plan, AttendDone done,
+                                     const AttendSurroundings& surroundings);
 
 }  // namespace ridgeline::engine

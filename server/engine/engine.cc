@@ -8,10 +8,17 @@
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
 #include "server/base/units.h"
+#include "server/engine/append_work.h"
 #include "server/engine/attend.h"
 #include "server/engine/engine_metrics.h"
+#include "server/engine/lease_sweeper.h"
+#include "server/engine/paged_attend_work.h"
+#include "server/engine/random_rows.h"
 #include "server/engine/scheduler.h"
+#include "server/engine/sequence_reader.h"
+#include "server/engine/sequence_writer.h"
 #include "server/engine/validate_attend.h"
+#include "server/engine/validate_paged.h"
 
 namespace ridgeline::engine {
 namespace {
@@ -45,37 +52,54 @@ class EngineImpl final : public Engine {
         metrics_(metrics, device, roofline_),
         kv_caches_(
             options.kv_cache, [&device](std::int64_t size_bytes) { return device.Allocate(size_bytes); }, clock),
-        scheduler_(std::make_shared<Scheduler>(options.max_queued_requests, options.max_queued_bytes, device, clock,
-                                               metrics_.queue_wait_seconds())),
-        on_scrape_(metrics.OnScrape([this] { metrics_.UpdateOnScrape(scheduler_->load(), device_); })) {}
+        scheduler_(std::make_shared<Scheduler>(
+            SchedulerOptions{options.max_queued_requests, options.max_queued_bytes, options.batches}, device, clock,
+            metrics_.scheduler())),
+        on_scrape_(
+            metrics.OnScrape([this] { metrics_.UpdateOnScrape(scheduler_->load(), kv_caches_.statistics(), device_); })) {}
 
   ~EngineImpl() override { scheduler_->Drain(absl::InfiniteDuration()); }
 
   std::shared_ptr<Call> Attend(AttendRequest request, CallContext context, AttendDone done) override {
+    if (request.paged.has_value()) return AttendPaged(std::move(request), std::move(context), done);
     const absl::Time arrival = clock_.Now();
     absl::StatusOr<AttendProblem> problem = ValidateAttend(std::move(request));
     if (!problem.ok()) return Refuse(problem.status(), done);
     if (absl::Status status = CheckAnswerSize(*problem, context.max_answer_bytes); !status.ok()) return Refuse(status, done);
     absl::StatusOr<AttentionPlan> plan = Plan(*problem);
     if (!plan.ok()) return Refuse(plan.status(), done);
-    return scheduler_->Submit(
-        MakeAttendWork(*std::move(problem), *std::move(plan), context.deadline, std::move(done), surroundings_), arrival);
+    WorkTraits traits{.client = std::move(context.caller.client),
+                      .device_bytes = kernels::SaturatingAdd(problem->tensor_bytes(), plan->workspace_bytes),
+                      .deadline = context.deadline};
+    return scheduler_->Submit(MakeAttendWork(*std::move(problem), *std::move(plan), std::move(done), surroundings_),
+                              std::move(traits), arrival);
   }
 
-  std::shared_ptr<Call> AppendKeyValue(AppendKeyValueRequest /*request*/, CallContext /*context*/,
-                                       AppendKeyValueDone done) override {
-    done(base::Unsupported("", "this server has no KV caches"));
-    return nullptr;
+  std::shared_ptr<Call> AppendKeyValue(AppendKeyValueRequest request, CallContext context, AppendKeyValueDone done) override {
+    const absl::Time arrival = clock_.Now();
+    absl::StatusOr<AppendProblem> problem = ValidateAppend(context.caller, std::move(request), kv_caches_);
+    if (!problem.ok()) {
+      done(problem.status());
+      return nullptr;
+    }
+    for (TensorSource* tensor : {&problem->key, &problem->value}) MakeSmallRandomInline(*tensor);
+    WorkTraits traits = TraitsOf(*problem, context);
+    return scheduler_->Submit(std::make_unique<AppendWork>(*std::move(problem), kv_caches_, std::move(done)), std::move(traits),
+                              arrival);
   }
-  absl::StatusOr<std::unique_ptr<SequenceReader>> ExportSequence(const kv_cache::Caller& /*caller*/,
-                                                                 const std::string& /*name*/) override {
-    return base::Unsupported("", "this server has no KV caches");
+
+  absl::StatusOr<std::unique_ptr<SequenceReader>> ExportSequence(const kv_cache::Caller& caller,
+                                                                 const std::string& name) override {
+    RIDGELINE_ASSIGN_OR_RETURN(auto transfer, kv_caches_.BeginExport(caller, name));
+    return MakeSequenceReader(std::move(transfer), kv_caches_, scheduler_, clock_);
   }
-  absl::StatusOr<std::unique_ptr<SequenceWriter>> ImportSequence(const kv_cache::Caller& /*caller*/,
-                                                                 const std::string& /*parent*/,
-                                                                 const std::string& /*sequence_id*/,
-                                                                 SequenceHeader /*header*/) override {
-    return base::Unsupported("", "this server has no KV caches");
+
+  absl::StatusOr<std::unique_ptr<SequenceWriter>> ImportSequence(const kv_cache::Caller& caller, const std::string& parent,
+                                                                 const std::string& sequence_id,
+                                                                 SequenceHeader header) override {
+    RIDGELINE_ASSIGN_OR_RETURN(auto transfer, kv_caches_.BeginImport(caller, parent, sequence_id));
+    RIDGELINE_RETURN_IF_ERROR(CheckHeader(transfer->geometry(), header));
+    return MakeSequenceWriter(std::move(transfer), std::move(header), kv_caches_, scheduler_, clock_);
   }
 
   bool Drain(absl::Duration timeout) override { return scheduler_->Drain(timeout); }
@@ -86,6 +110,21 @@ class EngineImpl final : public Engine {
   absl::Status health() const override { return scheduler_->health(); }
 
  private:
+  std::shared_ptr<Call> AttendPaged(AttendRequest request, CallContext context, AttendDone& done) {
+    const absl::Time arrival = clock_.Now();
+    absl::StatusOr<PagedAttendProblem> problem = ValidatePagedAttend(context.caller, std::move(request), kv_caches_);
+    if (!problem.ok()) return Refuse(problem.status(), done);
+    AttendProblem& attend = problem->attend;
+    if (absl::Status status = CheckAnswerSize(attend, context.max_answer_bytes); !status.ok()) return Refuse(status, done);
+    const absl::StatusOr<AttentionPlan> plan = Plan(attend);  // the launch, which may have company, makes its own
+    if (!plan.ok()) return Refuse(plan.status(), done);
+    for (TensorSource* tensor : {&attend.query, &attend.key, &attend.value}) MakeSmallRandomInline(*tensor);
+    WorkTraits traits = TraitsOf(*problem, plan->workspace_bytes, context);
+    return scheduler_->Submit(std::make_unique<PagedAttendWork>(*std::move(problem), std::move(done),
+                                                                PagedSurroundings{surroundings_, device_, kv_caches_}),
+                              std::move(traits), arrival);
+  }
+
   std::shared_ptr<Call> Refuse(const absl::Status& status, AttendDone& done) {
     metrics_.CountAttend(status.code());
     done(status);
@@ -124,6 +163,7 @@ class EngineImpl final : public Engine {
   const Roofline roofline_;
   EngineMetrics metrics_;
   kv_cache::KvCacheStore kv_caches_;
+  const LeaseSweeper sweeper_{kv_caches_};
   const AttendSurroundings surroundings_ = {device_.info(), roofline_, metrics_};
   const std::shared_ptr<Scheduler> scheduler_;
   const std::shared_ptr<void> on_scrape_;  // last: unregisters before what it reads goes

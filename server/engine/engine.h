@@ -18,6 +18,7 @@
 #include "server/device/device.h"
 #include "server/engine/append_request.h"
 #include "server/engine/attend_request.h"
+#include "server/engine/batch_former.h"
 #include "server/engine/call.h"
 #include "server/engine/call_context.h"
 #include "server/engine/kv_cache/kv_cache_store.h"
@@ -33,7 +34,8 @@ struct EngineOptions {
   // Device memory (inputs, outputs, workspace) that admitted requests, waiting and running, may need together. A request that
   // needs more than all of it is admitted while there is no other.
   std::int64_t max_queued_bytes = std::int64_t{4} << 30;
-  kv_cache::KvCacheOptions kv_cache;
+  BatchLimits batches = {};
+  kv_cache::KvCacheOptions kv_cache = {};
 };
 
 using AttendDone = absl::AnyInvocable<void(absl::StatusOr<AttendResult>)>;

@@ -20,8 +20,9 @@ struct Outcome {
 };
 
 // The last stands for every code that is not listed.
-constexpr std::array<Outcome, 8> kOutcomes = {{{absl::StatusCode::kOk, "ok"},
+constexpr std::array<Outcome, 9> kOutcomes = {{{absl::StatusCode::kOk, "ok"},
                                                {absl::StatusCode::kInvalidArgument, "invalid_argument"},
+                                               {absl::StatusCode::kNotFound, "not_found"},
                                                {absl::StatusCode::kUnimplemented, "unimplemented"},
                                                {absl::StatusCode::kResourceExhausted, "resource_exhausted"},
                                                {absl::StatusCode::kUnavailable, "unavailable"},
@@ -30,6 +31,7 @@ constexpr std::array<Outcome, 8> kOutcomes = {{{absl::StatusCode::kOk, "ok"},
                                                {absl::StatusCode::kInternal, "internal"}}};
 
 constexpr char kOperation[] = "attend";
+constexpr char kPagesHelp[] = "Pages of all KV caches, by whether a sequence uses them.";
 
 void ExportBuildInfo(MetricsRegistry& registry, const device::DeviceInfo& info) {
   registry
@@ -126,9 +128,11 @@ EngineMetrics::EngineMetrics(MetricsRegistry& registry, const device::Device& de
     : attend_kernels_{AddKernel(registry, device.info().name, Algorithm::kStandard),
                       AddKernel(registry, device.info().name, Algorithm::kFlash)},
       attend_outcomes_(AddOutcomes(registry)),
-      queue_wait_seconds_(registry.AddHistogram("ridgeline_queue_wait_seconds", "From arrival until a lane took the request.",
-                                                base::LatencyBuckets())),
-      lanes_busy_(registry.AddGauge("ridgeline_lanes_busy", "Lanes that run a request.")),
+      scheduler_{.queue_wait_seconds = registry.AddHistogram(
+                     "ridgeline_queue_wait_seconds", "From arrival until a lane took the request.", base::LatencyBuckets()),
+                 .batch_requests = registry.AddHistogram("ridgeline_batch_requests", "Requests that left in one launch.",
+                                                         {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024})},
+      lanes_busy_(registry.AddGauge("ridgeline_lanes_busy", "Lanes that run a launch.")),
       queue_requests_(registry.AddGauge("ridgeline_queue_requests", "Requests that wait for a lane.")),
       admitted_bytes_(
           registry.AddGauge("ridgeline_queue_bytes", "Device memory that admitted requests, waiting and running, may need.")),
@@ -141,8 +145,19 @@ EngineMetrics::EngineMetrics(MetricsRegistry& registry, const device::Device& de
       limit_bytes_(registry.AddGauge("ridgeline_allocator_limit_bytes", "Hard limit on reserved device memory.")),
       retries_{.counter = registry.AddCounter("ridgeline_allocator_retries_total",
                                               "Allocations that succeeded only after cached memory was given back.")},
-      out_of_memory_{.counter = registry.AddCounter("ridgeline_allocator_out_of_memory_total",
-                                                    "Allocations refused for want of memory.")} {
+      out_of_memory_{
+          .counter = registry.AddCounter("ridgeline_allocator_out_of_memory_total", "Allocations refused for want of memory.")},
+      kv_caches_(registry.AddGauge("ridgeline_kv_caches", "KV caches.")),
+      kv_sequences_(registry.AddGauge("ridgeline_kv_sequences", "Sequences in all KV caches.")),
+      kv_pages_used_(registry.AddGauge("ridgeline_kv_pages", kPagesHelp, {{"state", "used"}})),
+      kv_pages_free_(registry.AddGauge("ridgeline_kv_pages", kPagesHelp, {{"state", "free"}})),
+      kv_bytes_(registry.AddGauge("ridgeline_kv_bytes", "Device memory of all KV caches.")),
+      kv_expired_caches_{.counter = registry.AddCounter("ridgeline_kv_expired_caches_total",
+                                                        "KV caches that went because their lease had run out.")},
+      kv_evicted_sequences_{
+          .counter = registry.AddCounter("ridgeline_kv_evicted_sequences_total", "Sequences that lost their pages to others.")},
+      kv_copied_pages_{.counter = registry.AddCounter("ridgeline_kv_copied_pages_total",
+                                                      "Pages copied because they were shared when one was written.")} {
   ExportBuildInfo(registry, device.info());
   ExportRoofline(registry, roofline);
   registry.AddGauge("ridgeline_lanes", "Requests that can run at the same time.").Set(device.num_lanes());
@@ -183,7 +198,8 @@ void EngineMetrics::MirroredCounter::Follow(std::int64_t total) {
   counted = total;
 }
 
-void EngineMetrics::UpdateOnScrape(const Load& load, const device::Device& device) {
+void EngineMetrics::UpdateOnScrape(const Load& load, const kv_cache::KvCacheStatistics& kv_caches,
+                                   const device::Device& device) {
   const device::MemoryStats memory = device.memory_stats();
   lanes_busy_.Set(load.busy_lanes);
   queue_requests_.Set(load.queued_requests);
@@ -195,6 +211,14 @@ void EngineMetrics::UpdateOnScrape(const Load& load, const device::Device& devic
   limit_bytes_.Set(static_cast<double>(memory.limit_bytes));
   retries_.Follow(memory.retries);
   out_of_memory_.Follow(memory.out_of_memory_count);
+  kv_caches_.Set(static_cast<double>(kv_caches.caches));
+  kv_sequences_.Set(static_cast<double>(kv_caches.sequences));
+  kv_pages_used_.Set(static_cast<double>(kv_caches.used_pages));
+  kv_pages_free_.Set(static_cast<double>(kv_caches.free_pages));
+  kv_bytes_.Set(static_cast<double>(kv_caches.arena_bytes));
+  kv_expired_caches_.Follow(kv_caches.expired_caches);
+  kv_evicted_sequences_.Follow(kv_caches.evicted_sequences);
+  kv_copied_pages_.Follow(kv_caches.copied_pages);
   if (pinned_memory_.has_value()) {
     const device::MemoryStats pinned = device.pinned_memory_stats().value_or(device::MemoryStats());
     pinned_memory_->allocated_bytes.Set(static_cast<double>(pinned.allocated_bytes));

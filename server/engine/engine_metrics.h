@@ -13,8 +13,10 @@
 #include "kernels/attention/attention.h"
 #include "server/base/metrics.h"
 #include "server/device/device.h"
+#include "server/engine/kv_cache/resources.h"
 #include "server/engine/load.h"
 #include "server/engine/roofline.h"
+#include "server/engine/scheduler_metrics.h"
 
 namespace ridgeline::engine {
 
@@ -42,7 +44,7 @@ class EngineMetrics {
  public:
   EngineMetrics(base::MetricsRegistry& registry, const device::Device& device, const Roofline& roofline);
 
-  base::Histogram queue_wait_seconds() const { return queue_wait_seconds_; }
+  SchedulerMetrics scheduler() const { return scheduler_; }
 
   // A request has been answered.
   void CountAttend(absl::StatusCode outcome) const;
@@ -52,7 +54,7 @@ class EngineMetrics {
                          std::int64_t bytes) const;
 
   // One scrape at a time.
-  void UpdateOnScrape(const Load& load, const device::Device& device);
+  void UpdateOnScrape(const Load& load, const kv_cache::KvCacheStatistics& kv_caches, const device::Device& device);
 
  private:
   struct Kernel {
@@ -78,7 +80,7 @@ class EngineMetrics {
   static Kernel AddKernel(base::MetricsRegistry& registry, const std::string& device, kernels::attention::Algorithm algorithm);
   std::array<Kernel, 2> attend_kernels_;        // by Algorithm
   std::vector<base::Counter> attend_outcomes_;  // in the order of kOutcomes
-  base::Histogram queue_wait_seconds_;
+  SchedulerMetrics scheduler_;
   base::Gauge lanes_busy_;
   base::Gauge queue_requests_;
   base::Gauge admitted_bytes_;
@@ -89,6 +91,14 @@ class EngineMetrics {
   base::Gauge limit_bytes_;
   MirroredCounter retries_;
   MirroredCounter out_of_memory_;
+  base::Gauge kv_caches_;
+  base::Gauge kv_sequences_;
+  base::Gauge kv_pages_used_;
+  base::Gauge kv_pages_free_;
+  base::Gauge kv_bytes_;
+  MirroredCounter kv_expired_caches_;
+  MirroredCounter kv_evicted_sequences_;
+  MirroredCounter kv_copied_pages_;
   std::optional<Memory> pinned_memory_;  // of a device that has any
   std::optional<GpuMetrics> gpu_;        // likewise
 };

@@ -6,8 +6,9 @@
 namespace ridgeline::engine {
 
 struct Load {
-  int queued_requests = 0;
-  int running_requests = 0;  // those that share a launch count one each
+  int queued_requests = 0;   // wait for a lane
+  int running_requests = 0;  // on a lane; those that share a launch count one each
+  int lanes = 0;
   int busy_lanes = 0;
   std::int64_t admitted_bytes = 0;
   bool draining = false;

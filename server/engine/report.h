@@ -46,4 +46,8 @@ struct ExecutionReport {
 // both times.
 void PlaceOnRoofline(const Roofline& roofline, kernels::DataType data_type, ExecutionReport& report);
 
+// Turns the report of a launch that several requests shared into that of one of them, whose work was so much: rates follow from
+// its own work; bound and roof_fraction stay those of the launch, since the device was never given the share alone.
+void TakeShare(std::int64_t flops, std::int64_t bytes, ExecutionReport& report);
+
 }  // namespace ridgeline::engine

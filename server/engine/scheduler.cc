@@ -1,10 +1,10 @@
 #include "server/engine/scheduler.h"
 
 #include <algorithm>
-#include <atomic>
 #include <iterator>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "server/base/error.h"
@@ -32,54 +32,35 @@ bool IsOutOfMemory(const absl::Status& status) {
 
 }  // namespace
 
-class Scheduler::Task final : public Call, public std::enable_shared_from_this<Task> {
+class Scheduler::SubmittedCall final : public Call {
  public:
-  Task(std::shared_ptr<Scheduler> scheduler, std::unique_ptr<Work> work_to_do, absl::Time arrival_time)
-      : work(std::move(work_to_do)),
-        arrival(arrival_time),
-        bytes(work->device_bytes()),
-        deadline(work->deadline()),
-        scheduler_(std::move(scheduler)) {}
+  SubmittedCall(std::shared_ptr<Scheduler> scheduler, std::weak_ptr<Task> task)
+      : scheduler_(std::move(scheduler)), task_(std::move(task)) {}
 
-  void Cancel() override { scheduler_->Cancel(shared_from_this(), Cancelled()); }
-
-  const std::unique_ptr<Work> work;
-  const absl::Time arrival;
-  const std::int64_t bytes;
-  const absl::Time deadline;
-  const device::CancelToken cancel = std::make_shared<std::atomic<bool>>(false);
-
-  // Written by whoever starts the task on its lane, read at completion.
-  absl::Status queue_status;
-
-  // Guarded by the scheduler's mutex, but constant during a lease: all that Start reads.
-  int lane = -1;
-  std::uint64_t lease = 0;   // how many leases there had been
-  bool had_company = false;  // when the lease began
-  absl::Time lease_begin;
-
-  // Guarded by the scheduler's mutex.
-  std::uint64_t ticket = 0;
-  bool must_run_alone = false;  // memory ran out once
-  bool finish_claimed = false;
+  void Cancel() override {
+    if (const std::shared_ptr<Task> task = task_.lock()) scheduler_->Cancel(task, Cancelled());
+  }
 
  private:
   const std::shared_ptr<Scheduler> scheduler_;
+  const std::weak_ptr<Task> task_;  // what has ended holds nothing, whoever keeps the call
 };
 
-Scheduler::Scheduler(int max_queued_requests, std::int64_t max_queued_bytes, device::Device& device, const base::Clock& clock,
-                     base::Histogram queue_wait_seconds)
+Scheduler::Scheduler(const SchedulerOptions& options, device::Device& device, const base::Clock& clock,
+                     const SchedulerMetrics& metrics)
     : device_(device),
       clock_(clock),
-      queue_wait_seconds_(queue_wait_seconds),
+      metrics_(metrics),
       num_lanes_(device.num_lanes()),
-      queue_(max_queued_requests, max_queued_bytes),
+      admission_(options.max_queued_requests, options.max_queued_bytes),
+      former_(options.batches, num_lanes_),
       running_(num_lanes_) {
   for (int lane = num_lanes_ - 1; lane >= 0; --lane) free_lanes_.push_back(lane);
 }
 
-std::shared_ptr<Call> Scheduler::Submit(std::unique_ptr<Work> work, absl::Time arrival) {
-  const auto task = std::make_shared<Task>(shared_from_this(), std::move(work), arrival);
+std::shared_ptr<Call> Scheduler::Submit(std::unique_ptr<Work> work, WorkTraits traits, absl::Time arrival) {
+  const auto task = std::make_shared<Task>(std::move(work), std::move(traits), arrival);
+  auto call = std::make_shared<SubmittedCall>(shared_from_this(), task);
   absl::Status status = device_.health();
   Decisions decisions;
   if (status.ok()) {
@@ -88,24 +69,25 @@ std::shared_ptr<Call> Scheduler::Submit(std::unique_ptr<Work> work, absl::Time a
     status = Admit(task, now, decisions);
     FillLanes(now, decisions);
   }
-  CarryOut(decisions);
-  if (status.ok()) return task;
+  CarryOut(std::move(decisions));
+  if (status.ok()) return call;
+  task->work->Drop();
   task->work->Finish(status);
   return nullptr;
 }
 
 absl::Status Scheduler::Admit(const std::shared_ptr<Task>& task, absl::Time now, Decisions& decisions) {
   if (draining_) return Draining("the server is draining and takes no new work");
-  if (task->deadline <= now) return DeadlineExceeded();
-  // Who waits in vain makes room. Swept only when room is short: otherwise each is met when its turn comes.
-  if (queue_.full()) {
-    for (std::shared_ptr<Task>& late : queue_.TakeExpired(now)) Expire(std::move(late), decisions);
+  if (task->traits.deadline <= now) return DeadlineExceeded();
+  // Who waits in vain makes room. Swept only when room is short: otherwise that is done when a lane is free.
+  if (admission_.IsFull(NumWaiting())) {
+    for (const std::shared_ptr<Task>& late : former_.TakeExpired(now)) EndWith(late, DeadlineExceeded(), decisions);
   }
-  const bool must_wait = !queue_.empty() || !CanLease();
-  RIDGELINE_RETURN_IF_ERROR(queue_.Admit(task->bytes, must_wait, ExpectedWait()));
+  const bool must_wait = NumWaiting() > 0 || !CanLease();
+  RIDGELINE_RETURN_IF_ERROR(admission_.Admit(task->traits.device_bytes, must_wait, NumWaiting(), ExpectedWait()));
   if (!Pending()) last_progress_ = now;
-  task->ticket = next_ticket_++;
-  queue_.Push(task->ticket, task->deadline, task);
+  access_order_.Enter(*task);
+  former_.Push(task, next_ticket_++);
   return absl::OkStatus();
 }
 
@@ -113,121 +95,252 @@ absl::Status Scheduler::Admit(const std::shared_ptr<Task>& task, absl::Time now,
 
 bool Scheduler::CanLease() const { return !free_lanes_.empty() && !runs_alone_; }
 
-void Scheduler::Lease(const std::shared_ptr<Task>& task, absl::Time now) {
-  task->had_company = NumRunning() > 0;
-  task->lane = free_lanes_.back();
-  task->lease = ++num_leases_;
-  task->lease_begin = now;
-  free_lanes_.pop_back();
-  running_[task->lane] = task;
-  runs_alone_ = task->must_run_alone;
-}
-
 void Scheduler::FillLanes(absl::Time now, Decisions& decisions) {
-  while (!queue_.empty() && CanLease()) {
-    if (queue_.Front()->deadline <= now) {
-      Expire(queue_.Pop(), decisions);
-    } else if (queue_.Front()->must_run_alone && NumRunning() > 0) {
-      return;
-    } else {
-      decisions.starts.push_back(queue_.Pop());
-      Lease(decisions.starts.back(), now);
-    }
+  while (CanLease()) {
+    Tasks tasks = NextToLeave(now, decisions);
+    if (tasks.empty()) return;
+    decisions.starts.push_back(Lease(std::move(tasks), now));
   }
 }
 
-void Scheduler::Expire(std::shared_ptr<Task> task, Decisions& decisions) {
-  queue_.Discharge(task->bytes);
-  if (ClaimFinish(*task)) decisions.expired.push_back(std::move(task));
+Scheduler::Tasks Scheduler::NextToLeave(absl::Time now, Decisions& decisions) {
+  while (!alone_.empty()) {
+    if (NumBusyLanes() > 0) return {};
+    const std::shared_ptr<Task> task = alone_.front();
+    alone_.pop_front();
+    if (task->traits.deadline > now) return {task};
+    EndWith(task, DeadlineExceeded(), decisions);
+  }
+  BatchFormer::Departure departure = former_.Form(now);
+  for (const std::shared_ptr<Task>& late : departure.expired) EndWith(late, DeadlineExceeded(), decisions);
+  return std::move(departure.tasks);
 }
 
-void Scheduler::CarryOut(const Decisions& decisions) {
-  for (const std::shared_ptr<Task>& task : decisions.starts) Start(task);
-  for (const std::shared_ptr<Task>& task : decisions.expired) Finish(*task, DeadlineExceeded());
+std::shared_ptr<Flight> Scheduler::Lease(Tasks tasks, absl::Time now) {
+  auto flight = std::make_shared<Flight>();
+  flight->had_company = NumBusyLanes() > 0;
+  flight->lane = free_lanes_.back();
+  flight->lease = ++num_leases_;
+  flight->lease_begin = now;
+  flight->num_releases = former_.num_releases();
+  flight->claim = former_.Leave(tasks);
+  free_lanes_.pop_back();
+  running_[flight->lane] = flight;
+  runs_alone_ = tasks.front()->runs_alone;
+  for (const std::shared_ptr<Task>& task : tasks) task->flight = flight.get();
+  flight->tasks = std::move(tasks);
+  return flight;
 }
 
-void Scheduler::Start(const std::shared_ptr<Task>& task) {
-  device::Lane& lane = device_.lane(task->lane);
-  const absl::Duration queue_time = std::max(task->lease_begin - task->arrival, absl::ZeroDuration());
-  queue_wait_seconds_.Observe(absl::ToDoubleSeconds(queue_time));
-  task->queue_status = task->cancel->load() ? Cancelled() : task->work->Queue(lane, task->cancel, queue_time);
-  // After a failure too: what had been queued before it still runs, and uses the work's memory.
-  lane.OnComplete([self = shared_from_this(), task](const absl::Status& status) { self->OnLaneComplete(task, status); });
+void Scheduler::ReturnLease(const Flight& flight) {
+  former_.Return(flight.claim);
+  running_[flight.lane] = nullptr;
+  free_lanes_.push_back(flight.lane);
+  runs_alone_ = false;
 }
 
-void Scheduler::OnLaneComplete(const std::shared_ptr<Task>& task, const absl::Status& lane_status) {
-  absl::Status status = task->queue_status.ok() ? lane_status : task->queue_status;
-  const Ending ending = EndingOf(*task, status);
-  // Before the lane goes on: its next tenant may get the same memory.
-  task->work->Release(ending == Ending::kAnswer ? status : Cancelled());
-  CarryOut(ReturnLane(task, ending));
-  if (ending == Ending::kAnswer) Finish(*task, status);
+// ---- A launch ---------------------------------------------------------------------------------------------------------------
+
+void Scheduler::CarryOut(Decisions decisions) {
+  while (!decisions.starts.empty()) {
+    const std::shared_ptr<Flight> flight = std::move(decisions.starts.front());
+    decisions.starts.pop_front();
+    Decisions more = Start(flight);
+    decisions.starts.splice(decisions.starts.end(), more.starts);
+    std::move(more.ends.begin(), more.ends.end(), std::back_inserter(decisions.ends));
+  }
+  for (const End& end : decisions.ends) {
+    end.task->work->Drop();
+    if (end.answer.has_value()) end.task->work->Finish(*end.answer);
+    NoteEnd();
+  }
 }
 
-Scheduler::Ending Scheduler::EndingOf(Task& task, absl::Status& status) {
+Scheduler::Decisions Scheduler::Start(const std::shared_ptr<Flight>& flight) {
+  std::vector<absl::StatusOr<Turn>> turns;
+  turns.reserve(flight->tasks.size());
+  for (const std::shared_ptr<Task>& task : flight->tasks) {
+    turns.push_back(task->work->Begin(std::max(flight->lease_begin - task->arrival, absl::ZeroDuration())));
+  }
+  Decisions more = Settle(*flight, turns);
+  if (!flight->tasks.empty()) Depart(flight);
+  return more;
+}
+
+Scheduler::Decisions Scheduler::Settle(Flight& flight, absl::Span<const absl::StatusOr<Turn>> turns) {
+  Decisions decisions;
+  const absl::Time now = clock_.Now();
   base::MutexLock lock(&mutex_);
+  Tasks going;
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    const std::shared_ptr<Task>& task = flight.tasks[i];
+    if (turns[i].ok() && *turns[i] == Turn::kGo) {
+      going.push_back(task);
+      continue;
+    }
+    task->flight = nullptr;
+    if (!turns[i].ok()) {
+      EndWith(task, turns[i].status(), decisions);
+    } else {
+      task->refused_at = flight.num_releases;
+      PutBack(task, decisions);
+    }
+  }
+  const bool some_stay = going.size() < flight.tasks.size();
+  flight.tasks = std::move(going);
+  if (flight.tasks.empty()) ReturnLease(flight);
+  if (some_stay) FillLanes(now, decisions);
+  return decisions;
+}
+
+void Scheduler::Depart(const std::shared_ptr<Flight>& flight) {
+  std::vector<Work*> members;
+  members.reserve(flight->tasks.size());
+  for (const std::shared_ptr<Task>& task : flight->tasks) {
+    const absl::Duration queue_time = std::max(flight->lease_begin - task->arrival, absl::ZeroDuration());
+    metrics_.queue_wait_seconds.Observe(absl::ToDoubleSeconds(queue_time));
+    members.push_back(task->work.get());
+  }
+  metrics_.batch_requests.Observe(static_cast<double>(members.size()));
+  device::Lane& lane = device_.lane(flight->lane);
+  flight->launch = members.front()->MakeLaunch(members);
+  flight->queue_status = flight->cancel->load() ? Cancelled() : flight->launch->Queue(lane, flight->cancel);
+  // After a failure too: what had been queued before it still runs, and uses the launch's memory.
+  lane.OnComplete([self = shared_from_this(), flight](const absl::Status& status) { self->OnLaneComplete(flight, status); });
+}
+
+void Scheduler::OnLaneComplete(const std::shared_ptr<Flight>& flight, const absl::Status& lane_status) {
+  absl::Status status = flight->queue_status.ok() ? lane_status : flight->queue_status;
+  const std::vector<Ending> endings = EndingsOf(*flight, status);
+  std::vector<absl::Status> outcomes;
+  outcomes.reserve(endings.size());
+  for (const Ending ending : endings) outcomes.push_back(ending == Ending::kAnswer ? status : Cancelled());
+  // Before the lane goes on: its next tenant may get the same memory.
+  flight->launch->Release(outcomes);
+  flight->launch.reset();
+  for (std::size_t i = 0; i < endings.size(); ++i) {
+    if (endings[i] != Ending::kRetry) flight->tasks[i]->work->Drop();
+  }
+  CarryOut(ReturnLane(*flight, endings));
+  for (std::size_t i = 0; i < endings.size(); ++i) {
+    if (endings[i] == Ending::kAnswer) Finish(*flight->tasks[i], status);
+  }
+}
+
+std::vector<Ending> Scheduler::EndingsOf(const Flight& flight, absl::Status& status) {
+  base::MutexLock lock(&mutex_);
+  std::vector<Ending> endings;
+  endings.reserve(flight.tasks.size());
+  for (const std::shared_ptr<Task>& task : flight.tasks) endings.push_back(EndingOf(*task, flight, status));
+  // Answers that are still being sent hold memory too: a later try may do.
+  if (IsOutOfMemory(status)) status = base::WithRetryDelay(std::move(status), ExpectedWait());
+  return endings;
+}
+
+Ending Scheduler::EndingOf(Task& task, const Flight& flight, const absl::Status& status) {
   if (task.finish_claimed) return Ending::kUnwanted;
-  const bool was_alone = !task.had_company && task.lease == num_leases_;
-  if (IsOutOfMemory(status)) {
-    // Once queued, the work has let go of its inputs.
-    if (!task.queue_status.ok() && !was_alone && !task.must_run_alone) return Ending::kRetry;
-    // Answers that are still being sent hold memory too: a later try may do.
-    status = base::WithRetryDelay(std::move(status), ExpectedWait());
+  // Once queued, the work has let go of its inputs.
+  if (IsOutOfMemory(status) && !flight.queue_status.ok() && !task.runs_alone) {
+    const bool was_alone = !flight.had_company && flight.lease == num_leases_;
+    if (flight.tasks.size() > 1 || !was_alone) return Ending::kRetry;
   }
   ClaimFinish(task);
   return Ending::kAnswer;
 }
 
-Scheduler::Decisions Scheduler::ReturnLane(const std::shared_ptr<Task>& task, Ending ending) {
+Scheduler::Decisions Scheduler::ReturnLane(const Flight& flight, absl::Span<const Ending> endings) {
   const absl::Time now = clock_.Now();
   Decisions decisions;
   base::MutexLock lock(&mutex_);
-  running_[task->lane] = nullptr;
-  free_lanes_.push_back(task->lane);
-  runs_alone_ = false;
+  ReturnLease(flight);
+  former_.NoteRelease();
   last_progress_ = now;
-  mean_lease_time_ += (now - task->lease_begin - mean_lease_time_) / 8;
-  if (ending == Ending::kRetry && !task->finish_claimed) {
-    task->must_run_alone = true;
-    queue_.Push(task->ticket, task->deadline, task);
-  } else {
-    queue_.Discharge(task->bytes);
+  mean_lease_time_ += (now - flight.lease_begin - mean_lease_time_) / 8;
+  for (std::size_t i = 0; i < endings.size(); ++i) {
+    const std::shared_ptr<Task>& task = flight.tasks[i];
+    task->flight = nullptr;
+    if (endings[i] == Ending::kRetry) {
+      task->runs_alone = flight.tasks.size() == 1;
+      task->leaves_alone = true;
+      PutBack(task, decisions);
+    } else {
+      Retire(*task);
+    }
   }
   FillLanes(now, decisions);
   if (Idle()) became_idle_.SignalAll();
   return decisions;
 }
 
+// ---- The line ---------------------------------------------------------------------------------------------------------------
+
+void Scheduler::PutBack(const std::shared_ptr<Task>& task, Decisions& decisions) {
+  if (task->finish_claimed) {
+    EndWith(task, Cancelled(), decisions);
+  } else if (task->runs_alone) {
+    alone_.push_back(task);
+  } else {
+    former_.PushBack(task);
+  }
+}
+
+void Scheduler::RemoveWaiting(const Task& task) {
+  if (former_.Remove(task)) return;
+  alone_.remove_if([&](const std::shared_ptr<Task>& waiting) { return waiting.get() == &task; });
+}
+
+void Scheduler::Retire(const Task& task) {
+  admission_.Discharge(task.traits.device_bytes);
+  access_order_.Leave(task);
+}
+
+void Scheduler::EndWith(const std::shared_ptr<Task>& task, const absl::Status& status, Decisions& decisions) {
+  Retire(*task);
+  ++pending_ends_;
+  const bool is_answered = std::exchange(task->finish_claimed, true);
+  decisions.ends.push_back({task, is_answered ? std::nullopt : std::optional(status)});
+}
+
 // ---- Endings ----------------------------------------------------------------------------------------------------------------
 
-bool Scheduler::ClaimFinish(Task& task) {
-  if (task.finish_claimed) return false;
+void Scheduler::ClaimFinish(Task& task) {
   task.finish_claimed = true;
-  ++pending_finishes_;
-  return true;
+  ++pending_ends_;
 }
 
 void Scheduler::Finish(Task& task, const absl::Status& status) {
   task.work->Finish(status);
+  NoteEnd();
+}
+
+void Scheduler::NoteEnd() {
   base::MutexLock lock(&mutex_);
-  --pending_finishes_;
+  --pending_ends_;
   if (Idle()) became_idle_.SignalAll();
 }
 
 void Scheduler::Cancel(const std::shared_ptr<Task>& task, const absl::Status& status) {
   Decisions decisions;
+  bool was_running = false;
   {
     base::MutexLock lock(&mutex_);
-    if (!ClaimFinish(*task)) return;
-    task->cancel->store(true);
-    if (queue_.Remove(task->ticket)) {
-      queue_.Discharge(task->bytes);
+    if (task->finish_claimed) return;
+    was_running = task->flight != nullptr;
+    if (was_running) {
+      ClaimFinish(*task);
+      const Tasks& company = task->flight->tasks;
+      const bool nobody_asks =
+          std::all_of(company.begin(), company.end(), [](const auto& each) { return each->finish_claimed; });
+      if (nobody_asks) task->flight->cancel->store(true);
+    } else {
+      RemoveWaiting(*task);
+      EndWith(task, status, decisions);
       // It may have been what the others waited for.
       FillLanes(clock_.Now(), decisions);
     }
   }
-  CarryOut(decisions);
-  Finish(*task, status);
+  CarryOut(std::move(decisions));
+  if (was_running) Finish(*task, status);
 }
 
 bool Scheduler::Drain(absl::Duration timeout) {
@@ -245,33 +358,42 @@ bool Scheduler::Drain(absl::Duration timeout) {
   return false;
 }
 
-std::vector<std::shared_ptr<Scheduler::Task>> Scheduler::Unfinished() const {
+Scheduler::Tasks Scheduler::Unfinished() const {
   base::MutexLock lock(&mutex_);
-  std::vector<std::shared_ptr<Task>> tasks = queue_.Items();
-  std::copy_if(running_.begin(), running_.end(), std::back_inserter(tasks), [](const auto& task) { return task != nullptr; });
+  Tasks tasks = former_.tasks();
+  tasks.insert(tasks.end(), alone_.begin(), alone_.end());
+  for (const std::shared_ptr<Flight>& flight : running_) {
+    if (flight != nullptr) tasks.insert(tasks.end(), flight->tasks.begin(), flight->tasks.end());
+  }
   return tasks;
 }
 
 // ---- State ------------------------------------------------------------------------------------------------------------------
 
 absl::Duration Scheduler::ExpectedWait() const {
-  const absl::Duration wait = mean_lease_time_ * (queue_.size() + 1) / num_lanes_;
+  const absl::Duration wait = mean_lease_time_ * (NumWaiting() + 1) / num_lanes_;
   return std::clamp(wait, kShortestRetryDelay, kLongestRetryDelay);
 }
 
-int Scheduler::NumRunning() const { return num_lanes_ - static_cast<int>(free_lanes_.size()); }
+int Scheduler::NumWaiting() const { return former_.size() + static_cast<int>(alone_.size()); }
 
-bool Scheduler::Pending() const { return !queue_.empty() || NumRunning() > 0; }
+int Scheduler::NumBusyLanes() const { return num_lanes_ - static_cast<int>(free_lanes_.size()); }
 
-bool Scheduler::Idle() const { return !Pending() && pending_finishes_ == 0; }
+bool Scheduler::Pending() const { return NumWaiting() > 0 || NumBusyLanes() > 0; }
+
+bool Scheduler::Idle() const { return !Pending() && pending_ends_ == 0; }
 
 Load Scheduler::load() const {
   base::MutexLock lock(&mutex_);
-  return {.queued_requests = queue_.size(),
-          .running_requests = NumRunning(),
-          .busy_lanes = NumRunning(),
-          .admitted_bytes = queue_.admitted_bytes(),
-          .draining = draining_};
+  Load load{.queued_requests = NumWaiting(),
+            .lanes = num_lanes_,
+            .busy_lanes = NumBusyLanes(),
+            .admitted_bytes = admission_.admitted_bytes(),
+            .draining = draining_};
+  for (const std::shared_ptr<Flight>& flight : running_) {
+    if (flight != nullptr) load.running_requests += static_cast<int>(flight->tasks.size());
+  }
+  return load;
 }
 
 absl::Status Scheduler::health() const {

@@ -1,46 +1,62 @@
-// Puts admitted work on the device's lanes, first come, first served, and sees that each ends in exactly one Finish.
+// Puts admitted work on the device's lanes, several at a time where they can share a launch, and sees that each ends in exactly
+// one Finish.
 //
-//   Submit ──lane free──────────────► lane: Queue ─► OnComplete ─► Release ─► Finish
-//      └─────else────► AdmissionQueue ──┘                             │
-//                           ▲    ▲──────── next in line ──────────────┤
-//                           └───────────── memory ran out: once more ─┘
+//   Submit ─► BatchFormer ──lane free──► Begin ─► Launch on the lane: Queue ─► OnComplete ─► Release ─► Finish
+//                ▲    ▲                    │                                      │             │
+//                │    └──── not now ───────┘                                      │             │
+//                │    ┌──────────────────────── next to leave ◄───────────────────┘             │
+//                └────┴──────────────────────── memory ran out: once more ◄─────────────────────┘
 //
-// There is no dispatcher thread: whoever notices that a lane is free and work waits, the submitter or a completion, leases the
-// lane under the mutex and queues the work on it outside. Nothing foreign (device, work, callbacks) is called under the mutex.
+// There is no dispatcher thread: whoever notices that a lane is free and work may leave, the submitter or a completion, leases
+// the lane under the mutex and queues the launch on it outside. Nothing foreign (device, work, callbacks) is called under the
+// mutex.
 //
-// When memory runs out while other work held some, the work waits at its old place in the line until all lanes are free and
-// then runs alone, before anything behind it. If it fails then too, it fails.
+// When memory runs out for a launch of several works, it falls apart, and each leaves once more by itself. When it runs out for
+// one work beside other launches, that waits until all lanes are free and then runs alone, before everything in the line. If it
+// fails then too, it fails.
 #pragma once
 
 #include <cstdint>
+#include <list>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "server/base/clock.h"
-#include "server/base/metrics.h"
 #include "server/base/mutex.h"
 #include "server/device/device.h"
-#include "server/engine/admission_queue.h"
+#include "server/engine/access_order.h"
+#include "server/engine/admission.h"
+#include "server/engine/batch_former.h"
 #include "server/engine/call.h"
+#include "server/engine/flight.h"
 #include "server/engine/load.h"
+#include "server/engine/scheduler_metrics.h"
+#include "server/engine/task.h"
 #include "server/engine/work.h"
 
 namespace ridgeline::engine {
+
+struct SchedulerOptions {
+  int max_queued_requests = 1024;
+  std::int64_t max_queued_bytes = 0;
+  BatchLimits batches;
+};
 
 // Thread-safe. Made by make_shared: calls keep it, so that a late Cancel is harmless. Uses device, clock and metrics only until
 // Drain has returned.
 class Scheduler : public std::enable_shared_from_this<Scheduler> {
  public:
-  Scheduler(int max_queued_requests, std::int64_t max_queued_bytes, device::Device& device, const base::Clock& clock,
-            base::Histogram queue_wait_seconds);
+  Scheduler(const SchedulerOptions& options, device::Device& device, const base::Clock& clock, const SchedulerMetrics& metrics);
 
   // Starts the work, lets it wait, or calls its Finish with the reason why not and returns null. `arrival` is when the request
   // came.
-  std::shared_ptr<Call> Submit(std::unique_ptr<Work> work, absl::Time arrival);
+  std::shared_ptr<Call> Submit(std::unique_ptr<Work> work, WorkTraits traits, absl::Time arrival);
 
   // Refuses new work from now on and waits until what was admitted has finished and every Finish has returned; so never to be
   // called from one. False if `timeout` came first: what is left then gets UNAVAILABLE, and is waited for.
@@ -52,55 +68,81 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   absl::Status health() const;
 
  private:
-  class Task;
-  // How a task's time on a lane ends.
-  enum class Ending { kAnswer, kRetry, kUnwanted };
+  class SubmittedCall;
+  using Tasks = BatchFormer::Tasks;
+
+  // A task that is out of the scheduler's hands but for its work's last calls: Drop, and Finish if there is an answer.
+  struct End {
+    std::shared_ptr<Task> task;
+    std::optional<absl::Status> answer;
+  };
   // What a critical section decided, to be carried out after it.
   struct Decisions {
-    std::vector<std::shared_ptr<Task>> starts;   // leased
-    std::vector<std::shared_ptr<Task>> expired;  // out of the queue, Finish claimed
+    std::list<std::shared_ptr<Flight>> starts;  // leased
+    std::vector<End> ends;
   };
 
   absl::Status Admit(const std::shared_ptr<Task>& task, absl::Time now, Decisions& decisions)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool CanLease() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Lease(const std::shared_ptr<Task>& task, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FillLanes(absl::Time now, Decisions& decisions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Expire(std::shared_ptr<Task> task, Decisions& decisions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The right, and duty, to call Finish: granted once for each task.
-  bool ClaimFinish(Task& task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The task that wants no company, if it may leave now, or a batch from the line; empty: none may.
+  Tasks NextToLeave(absl::Time now, Decisions& decisions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::shared_ptr<Flight> Lease(Tasks tasks, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReturnLease(const Flight& flight) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RemoveWaiting(const Task& task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Into the line again; ends it if nobody asks for it any more.
+  void PutBack(const std::shared_ptr<Task>& task, Decisions& decisions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // It neither waits nor runs any more.
+  void Retire(const Task& task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Retires it; answers unless somebody has or will.
+  void EndWith(const std::shared_ptr<Task>& task, const absl::Status& status, Decisions& decisions)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes the right, and duty, to call Finish: there is one for each task.
+  void ClaimFinish(Task& task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Duration ExpectedWait() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  int NumRunning() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int NumWaiting() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int NumBusyLanes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Pending() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // How a task's part in a launch ends that ended with `status`.
+  Ending EndingOf(Task& task, const Flight& flight, const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  void CarryOut(const Decisions& decisions) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Start(const std::shared_ptr<Task>& task) ABSL_LOCKS_EXCLUDED(mutex_);
-  void OnLaneComplete(const std::shared_ptr<Task>& task, const absl::Status& lane_status) ABSL_LOCKS_EXCLUDED(mutex_);
+  void CarryOut(Decisions decisions) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Returns what else is to be done.
+  Decisions Start(const std::shared_ptr<Flight>& flight) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Takes those out of the flight whose turn it is not; what is left goes. `turns` are the flight's tasks'.
+  Decisions Settle(Flight& flight, absl::Span<const absl::StatusOr<Turn>> turns) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Depart(const std::shared_ptr<Flight>& flight) ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnLaneComplete(const std::shared_ptr<Flight>& flight, const absl::Status& lane_status) ABSL_LOCKS_EXCLUDED(mutex_);
   // Adds a retry delay to a final lack of memory.
-  Ending EndingOf(Task& task, absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
-  Decisions ReturnLane(const std::shared_ptr<Task>& task, Ending ending) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<Ending> EndingsOf(const Flight& flight, absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  Decisions ReturnLane(const Flight& flight, absl::Span<const Ending> endings) ABSL_LOCKS_EXCLUDED(mutex_);
   void Cancel(const std::shared_ptr<Task>& task, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
-  std::vector<std::shared_ptr<Task>> Unfinished() const ABSL_LOCKS_EXCLUDED(mutex_);
+  Tasks Unfinished() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Calls a claimed Finish.
   void Finish(Task& task, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  void NoteEnd() ABSL_LOCKS_EXCLUDED(mutex_);
 
   device::Device& device_;
   const base::Clock& clock_;
-  const base::Histogram queue_wait_seconds_;
+  const SchedulerMetrics metrics_;
   const int num_lanes_;
 
   mutable base::Mutex mutex_;
   base::CondVar became_idle_;
-  AdmissionQueue<std::shared_ptr<Task>> queue_ ABSL_GUARDED_BY(mutex_);
+  Admission admission_ ABSL_GUARDED_BY(mutex_);
+  AccessOrder access_order_ ABSL_GUARDED_BY(mutex_);
+  BatchFormer former_ ABSL_GUARDED_BY(mutex_);
+  std::list<std::shared_ptr<Task>> alone_ ABSL_GUARDED_BY(mutex_);  // wait until all lanes are free
   std::vector<int> free_lanes_ ABSL_GUARDED_BY(mutex_);  // a stack: the lane used last, whose memory is warm, is on top
-  std::vector<std::shared_ptr<Task>> running_ ABSL_GUARDED_BY(mutex_);  // [num_lanes_] by lane, null = free
-  bool runs_alone_ ABSL_GUARDED_BY(mutex_) = false;                     // what runs wants no company
+  std::vector<std::shared_ptr<Flight>> running_ ABSL_GUARDED_BY(mutex_);  // [num_lanes_] by lane, null = free
+  bool runs_alone_ ABSL_GUARDED_BY(mutex_) = false;                       // what runs wants no company
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
-  int pending_finishes_ ABSL_GUARDED_BY(mutex_) = 0;  // claimed, not returned
+  int pending_ends_ ABSL_GUARDED_BY(mutex_) = 0;  // decided, not carried out
   std::uint64_t next_ticket_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t num_leases_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::Duration mean_lease_time_ ABSL_GUARDED_BY(mutex_);  // of recent work
+  absl::Duration mean_lease_time_ ABSL_GUARDED_BY(mutex_);  // of recent launches
   absl::Time last_progress_ ABSL_GUARDED_BY(mutex_);        // a completion, or the first work after a pause
 };
 

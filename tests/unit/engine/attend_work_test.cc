@@ -71,11 +71,15 @@ TEST(AttendWorkTest, TimesAndPhasesComeFromTheLanesEvents) {
   ASSERT_OK_AND_ASSIGN(kernels::attention::AttentionPlan plan,
                        device->PlanAttention(problem.shape, problem.sequences, problem.algorithm));
   Answer answer;
-  const std::unique_ptr<Work> work = MakeAttendWork(std::move(problem), std::move(plan), absl::InfiniteFuture(),
-                                                    answer.Callback(), {device->info(), roofline, metrics});
+  const std::unique_ptr<Work> work =
+      MakeAttendWork(std::move(problem), std::move(plan), answer.Callback(), {device->info(), roofline, metrics});
   TimedLane lane;
-  ASSERT_OK(work->Queue(lane, /*cancel=*/nullptr, /*queue_time=*/absl::Milliseconds(5)));
-  work->Release(absl::OkStatus());
+  ASSERT_OK(work->Begin(/*queue_time=*/absl::Milliseconds(5)));
+  Work* const members[] = {work.get()};
+  const std::unique_ptr<Launch> launch = work->MakeLaunch(members);
+  ASSERT_OK(launch->Queue(lane, /*cancel=*/nullptr));
+  const absl::Status outcomes[] = {absl::OkStatus()};
+  launch->Release(outcomes);
   work->Finish(absl::OkStatus());
 
   ASSERT_OK(answer.Wait());

@@ -90,7 +90,6 @@ std::vector<BadRequest> BadRequests() {
        "query.random.standard_deviation"},
       {"shared memory", [](AttendRequest& r) { r.query->storage = SharedMemorySlice{}; }, "query.shared_memory",
        kUnimplemented},
-      {"paged", [](AttendRequest& r) { r.paged.emplace(); }, "paged", kUnimplemented},
       {"lengths for a dense query",
        [](AttendRequest& r) {
          r.query_lengths = {3, 3};
