@@ -264,9 +264,6 @@ TEST_F(AttendTest, ErrorsSayWhichFieldAndCarryTheInstance) {
 
 TEST_F(AttendTest, WhatThisServerLacksIsUnimplemented) {
   const Client client = Connect(daemon_->unix_address());
-  v1::AttendRequest paged = RandomRequest(4);
-  paged.mutable_paged()->add_sequences("kvCaches/c/sequences/s");
-  EXPECT_THAT(client.Attend(paged), StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("paged")));
   v1::AttendRequest shared = RandomRequest(4);
   shared.mutable_output()->mutable_shared_memory()->set_region("region");
   EXPECT_THAT(client.Attend(shared), StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("output.shared_memory")));
