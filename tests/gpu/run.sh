@@ -84,9 +84,12 @@ summary() {
     END { if (ran) printf "%d passed, %d failed, %d skipped", passed, ran - passed - skipped, skipped; print sanitizer }'
 }
 
-# kernels NAME LIMIT FILTER
+# kernels NAME LIMIT FILTER: in several processes, since the references, on the host, take most of the time.
+shards=$((($(nproc) + 1) / 2))
 kernels() {
-  step correctness "gpu_kernel_test $1" "$2" "$bin/gpu_kernel_test" --gtest_brief=1 "--gtest_filter=$3"
+  step correctness "gpu_kernel_test $1" "$2" sh -c 'seq 0 $(($1 - 1)) | xargs -P "$1" -I{} sh -c '\''
+      log=$(GTEST_TOTAL_SHARDS="$1" GTEST_SHARD_INDEX={} "$2" --gtest_brief=1 "--gtest_filter=$3" 2>&1); status=$?
+      printf "%s\n" "$log"; exit "$status"'\'' sh "$@"' sh "$shards" "$bin/gpu_kernel_test" "$3"
 }
 
 correctness() {
