@@ -172,6 +172,7 @@ std::int64_t KvCacheStore::SweepExpired() {
 KvCacheStatistics KvCacheStore::statistics() const {
   base::MutexLock lock(&mutex_);
   KvCacheStatistics sum = gone_;
+  sum.clients = ledger_.num_clients();
   for (const auto& [id, cache] : caches_) {
     if (cache == nullptr) continue;
     ++sum.caches;

@@ -88,6 +88,7 @@ struct KvCacheOptions {
 struct KvCacheStatistics {
   std::int64_t caches = 0;
   std::int64_t sequences = 0;
+  std::int64_t clients = 0;  // that hold something
   std::int64_t used_pages = 0;
   std::int64_t free_pages = 0;
   std::int64_t arena_bytes = 0;

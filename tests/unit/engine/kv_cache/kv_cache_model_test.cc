@@ -344,6 +344,7 @@ TEST_P(ModelTest, StoreAndModelAgreeAfterEveryStep) {
   }
   EXPECT_EQ(UsedPages(), 0);
   EXPECT_OK(store_->DeleteCache(alice_, "kvCaches/c"));
+  EXPECT_EQ(store_->statistics().clients, 0);
   EXPECT_EQ(arenas_.num_live(), 0);
 }
 

@@ -162,6 +162,18 @@ TEST_F(SequencesTest, APageCountsForItsPayerUntilNobodyUsesIt) {
   EXPECT_OK(Append("c", 0, {1}));
 }
 
+TEST_F(SequencesTest, AClientIsForgottenWithItsLastPage) {
+  BuildWithCache(16);
+  ASSERT_OK(store_->CreateSequence(bob_, "kvCaches/c", "b"));
+  EXPECT_EQ(store_->statistics().clients, 2);
+  ASSERT_OK(Append("b", 0, {1}));
+  Fork("b", "a");
+  ASSERT_OK(store_->DeleteSequence(bob_, NameOf("b")));
+  EXPECT_EQ(store_->statistics().clients, 2) << "alice's fork uses a page that counts for bob";
+  ASSERT_OK(store_->DeleteSequence(alice_, NameOf("a")));
+  EXPECT_EQ(store_->statistics().clients, 1);
+}
+
 TEST_F(SequencesTest, ListsAreOfOneCacheInPages) {
   BuildWithCache(8);
   ASSERT_OK(store_->CreateCache(alice_, {.cache_id = "other", .geometry = SmallGeometry(2)}));
