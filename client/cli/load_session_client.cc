@@ -93,8 +93,8 @@ absl::Status SessionClient::DropSession() {
   const absl::Time give_up = absl::Now() + kBusyTimeout;
   for (;;) {
     const absl::Status status = channel_.DeleteSequence(sequence);
-    if (!absl::IsFailedPrecondition(status) || absl::Now() > give_up)
-      return absl::IsNotFound(status) ? absl::OkStatus() : status;
+    if (absl::IsNotFound(status)) return absl::OkStatus();
+    if (!absl::IsFailedPrecondition(status) || absl::Now() > give_up) return status;
     absl::SleepFor(kBusyPause);
   }
 }
