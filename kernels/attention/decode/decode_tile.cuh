@@ -44,11 +44,13 @@ class TileSoftmax {
     for (int n = 0; n < kRowMmas; ++n) {
       const int row = 8 * n + lane / 4;
       // In pairs of elements; a row that does not exist has none.
-      const unsigned* const query =
+      query_row_[n] =
           static_cast<const unsigned*>(arguments.params.query) + (rows.TokenHead(row) * head_dim + lane % 4 * 2) / 2;
-      const int chunks = row < rows.size() ? head_dim / 8 : 0;
+      query_chunks_[n] = row < rows.size() ? head_dim / 8 : 0;
+      if constexpr (Traits::kKeepsQuery) {
 #pragma unroll
-      for (int i = 0; i < 2 * Traits::kDimSteps; ++i) query_[i / 2][n][i % 2] = i < chunks ? __ldg(query + 4 * i) : 0u;
+        for (int i = 0; i < Traits::kDimSteps; ++i) FetchQuery(query_[i][n], n, i);
+      }
       maximum_[n][0] = maximum_[n][1] = -INFINITY;
       sum_[n][0] = sum_[n][1] = 0;
 #pragma unroll
@@ -115,7 +117,16 @@ class TileSoftmax {
            static_cast<std::uint32_t>(step * 32 & ~kInside);
   }
 
-  __device__ __forceinline__ void ComputeScores(Scores& scores, std::uint32_t keys) const {
+  // The lane's part of rows 8 * n to 8 * n + 7 for one step.
+  __device__ __forceinline__ void FetchQuery(std::uint32_t (&query)[2], int n, int step) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int chunk = 2 * step + half;
+      query[half] = chunk < query_chunks_[n] ? __ldg(query_row_[n] + 4 * chunk) : 0u;
+    }
+  }
+
+  __device__ __forceinline__ void ComputeScores(Scores& scores, std::uint32_t keys) {
     // Two sums of every other step: a chain of products waits for each.
     float sums[2][kRowMmas][4] = {};
 #pragma unroll
@@ -123,7 +134,11 @@ class TileSoftmax {
       std::uint32_t key[4];
       LdMatrixX4(key, AtStep(keys, key_row_, i));
 #pragma unroll
-      for (int n = 0; n < kRowMmas; ++n) Mma16816<T>(sums[i % 2][n], key, query_[i][n][0], query_[i][n][1]);
+      for (int n = 0; n < kRowMmas; ++n) {
+        auto& query = query_[Traits::kKeepsQuery ? i : 0][n];
+        if constexpr (!Traits::kKeepsQuery) FetchQuery(query, n, i);
+        Mma16816<T>(sums[i % 2][n], key, query[0], query[1]);
+      }
     }
 #pragma unroll
     for (int n = 0; n < kRowMmas; ++n) {
@@ -234,7 +249,9 @@ class TileSoftmax {
   std::uint32_t value_row_;  // likewise
   int key_end_;
   bool has_tiles_;
-  std::uint32_t query_[Traits::kDimSteps][kRowMmas][2];
+  std::uint32_t query_[Traits::kKeepsQuery ? Traits::kDimSteps : 1][kRowMmas][2];
+  const unsigned* query_row_[kRowMmas];  // the lane's first pair of row 8 * n + lane / 4
+  int query_chunks_[kRowMmas];           // of 8 columns, that there are
   float output_[Traits::kDimSteps][kRowMmas][4];
   float maximum_[kRowMmas][2];
   float sum_[kRowMmas][2];  // of the lane's keys

@@ -20,6 +20,8 @@ struct DecodeTraits {
   static constexpr int kRows = kDecodeRowMma * kRowMmas;
   static constexpr int kStages = DecodeStages(kHeadDim);
   static constexpr int kDimSteps = kHeadDim / 16;  // of the sum in K·Qᵀ, and fragments of Oᵀ
+  // The queries stay in registers where these suffice; else a tile fetches them again, from the L1 cache.
+  static constexpr bool kKeepsQuery = kHeadDim * kRowMmas <= 256;
   static constexpr int kMaxWarps = kHeadDim > 128 ? 4 : kMostDecodeWarps;
   static_assert(kHeadDim % 16 == 0, "mma consumes columns in groups of 16");
   static_assert(kRows <= kMostDecodeRows, "the merge has room for these rows");

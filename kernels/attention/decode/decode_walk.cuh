@@ -19,7 +19,7 @@ namespace ridgeline::kernels::attention {
 
 inline constexpr unsigned kAllLanes = 0xffffffff;
 
-// The keys of a sequence that some of its queries sees, [begin, end), and the tiles that hold them.
+// The keys that a sequence's queries see, [begin, end), and the tiles that hold them.
 struct SequenceKeys {
   int begin;
   int end;
@@ -62,7 +62,7 @@ struct Survey {
     if (lane < num_sequences) fewest = (keys = KeysOf<kHasOptions>(params, lane)).tiles;
     most = keys.tiles;
     std::int64_t others = 0;  // of the sequences that no lane keeps
-#pragma unroll 1
+#pragma unroll 4
     for (int i = lane + 32; i < num_sequences; i += 32) {
       const int count = KeysOf<kHasOptions>(params, i).tiles;
       others += count;
