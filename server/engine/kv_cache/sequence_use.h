@@ -80,7 +80,8 @@ struct UsedSequence {
 };
 
 // Ends exactly once: Commit, Abort or the destructor, which aborts; and only when the device has let go of the work, since
-// afterwards its pages may be written by other work. Not thread-safe, but each call may come from another thread.
+// afterwards its pages may be written by other work and nothing here may be read. Not thread-safe, but each call may come from
+// another thread.
 class SequenceUse {
  public:
   // What the cache keeps of a sequence. Its tail is entries [tail_begin, tail_end) of the table: those that it has already are
