@@ -38,6 +38,7 @@ commit=$(cat "$bundle/commit" 2>/dev/null || echo unknown)
 
 export RIDGELINE_REQUIRE_GPU=1  # a GPU that is not found is a failure here, not a skip
 export RIDGELINE_SOURCE_DIR=$PWD RIDGELINE_DAEMON_PATH=$bin/ridgelined RIDGELINE_TEST_DEVICE=cuda:0
+export RIDGELINE_LOAD_SECONDS=15  # of the integration tests; load.py measures for longer
 export PYTHONDONTWRITEBYTECODE=1
 PATH=$PATH:/usr/local/cuda/bin
 # cuBLAS is opened by name: the toolkit's, else the one that PyTorch brought.
