@@ -104,10 +104,13 @@ class DecodeBlock {
   // Stores the unit's rows, or leaves them for the block that has its last tile.
   __device__ __forceinline__ void EndUnit() {
     const bool is_whole = unit_.begin >= 0 && unit_.end() <= share_.tiles;
+    int heads = 1 << share_.heads_log2, even_rows = EvenRows();
+    KeepFromHoisting(heads);
+    KeepFromHoisting(even_rows);
     const PackedRows rows = RowsOf(unit_);
-    const PartialRows<Traits> partial(arguments_, 1 << share_.heads_log2, team());
-    const DecodeShared<Traits> shared(memory_, 1 << arguments_.schedule.warps_log2, EvenRows());
-    const TeamMerge<Traits> merge(shared.outputs, shared.stats, EvenRows(), team() << team_warps_log2_, team_warps(),
+    const PartialRows<Traits> partial(arguments_, heads, team());
+    const DecodeShared<Traits> shared(memory_, 1 << arguments_.schedule.warps_log2, even_rows);
+    const TeamMerge<Traits> merge(shared.outputs, shared.stats, even_rows, team() << team_warps_log2_, team_warps(),
                                   1 + team());
     merge.Run(softmax_, rows.size(), log2_scale(), [&](int row, const OutputRow<Traits>& output) {
       if (is_whole) {
@@ -164,7 +167,7 @@ __global__ void __launch_bounds__(32 * Traits::kMaxWarps, 1) DecodeKernel(const 
   const Share share(arguments, survey);
   if (share.tiles > 0) {
     const Unit first = FindUnit(arguments.params, survey, share);
-    const bool fits_cache = survey.tiles * arguments.params.shape.kv_heads <= arguments.schedule.stream_tiles;
+    const bool fits_cache = survey.tiles <= arguments.schedule.stream_tiles;
     DecodeBlock<Traits>(arguments, share, first, memory).Run(fits_cache ? EvictNormalPolicy() : EvictFirstPolicy());
   }
   if (survey.fewest == 0) StoreEmptyRows<Traits>(arguments);

@@ -111,11 +111,12 @@ void PlanDecodeOnCuda(const AttentionShape& shape, const Sequence* sequences, co
   schedule.hides_keys = HidesKeys(shape, query_tokens);
   schedule.group_heads = FastDivision(static_cast<std::uint32_t>(shape.GroupHeads()));
   schedule.page_tokens = FastDivision(static_cast<std::uint32_t>(shape.page_tokens));
-  const std::int64_t tile_bytes = kDecodeTileKeys * (shape.head_dim + shape.value_head_dim) * 2;
+  // Of all KV heads.
+  const std::int64_t tile_bytes = kDecodeTileKeys * shape.kv_heads * (shape.head_dim + shape.value_head_dim) * 2;
   const std::int64_t together_bytes = has_large_pages ? kLargePageTogetherBytes : kSmallPageTogetherBytes;
   schedule.stream_tiles = limits.l2_cache_bytes / tile_bytes;
-  schedule.together_tiles = are_many ? 0 : schedule.num_blocks * (together_bytes / tile_bytes);
-  schedule.aligned_tiles = schedule.num_blocks * (kAlignedBytes / tile_bytes);
+  schedule.together_tiles = are_many ? 0 : schedule.num_blocks * together_bytes / tile_bytes;
+  schedule.aligned_tiles = schedule.num_blocks * kAlignedBytes / tile_bytes;
   plan.query_block = schedule.rows;
   plan.key_block = kDecodeTileKeys;
   plan.merge_workspace_bytes =

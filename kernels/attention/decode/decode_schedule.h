@@ -18,9 +18,9 @@ struct DecodeSchedule {
   FastDivision group_heads;  // by Hq/Hkv
   FastDivision page_tokens;
 
-  // Work is counted in tiles: 16 keys and their values of one KV head.
+  // Work is counted in tiles, 16 keys and their values, of one KV head of each sequence.
   std::int64_t stream_tiles = 0;    // more than this do not fit the L2 cache: they are not to drive other things out of it
-  std::int64_t together_tiles = 0;  // from so many on, blocks walk heads_together, below them heads_apart
+  std::int64_t together_tiles = 0;  // from so many on, blocks walk `together`, below them `apart`
   std::int64_t aligned_tiles = 0;   // up to so many, equal sequences are cut at their ends
 
   // KV heads that a block walks together, a power of two that divides Hkv and the warps; and the blocks that there are for each

@@ -12,6 +12,7 @@
 #include "kernels/attention/decode/decode_load.cuh"
 #include "kernels/attention/decode/decode_options.cuh"
 #include "kernels/attention/decode/decode_rows.cuh"
+#include "kernels/attention/decode/decode_traits.cuh"
 #include "kernels/common/float16.cuh"
 #include "kernels/common/ldmatrix.cuh"
 #include "kernels/common/mma.cuh"
@@ -32,7 +33,8 @@ class TileSoftmax {
   // Begins a unit: forgets everything and fetches its queries.
   __device__ __forceinline__ void Begin(const DecodeArguments& arguments, const Unit& unit, const PackedRows& rows) {
     const int lane = Traits::lane();
-    const int head_dim = static_cast<int>(arguments.params.shape.head_dim);
+    int head_dim = static_cast<int>(arguments.params.shape.head_dim);
+    KeepFromHoisting(head_dim);
     // K as it lies is operand A: matrices of keys 0-7, 8-15 at the first eight columns, then at the next eight. Vᵀ takes the
     // first eight columns of keys 0-7, their next eight columns, then keys 8-15.
     key_row_ = RowOffset(lane % 8 + lane / 8 % 2 * 8, lane / 16);

@@ -7,6 +7,10 @@
 
 namespace ridgeline::kernels::attention {
 
+// What is computed from `value` is computed here, not before the loop that this stands in. Until the first copies start, the
+// multiprocessor meets each instruction for the first time, and fetching one costs about six cycles.
+__device__ __forceinline__ void KeepFromHoisting(int& value) { asm volatile("" : "+r"(value)); }
+
 // Elem: __half or __nv_bfloat16. kHeadDim: one of kDecodeHeadDims. kRowMmas: fragments of 8 rows that a warp holds.
 // kHasOptions: windows, soft cap, ALiBi and scales that are not positive; without them they cost nothing.
 template <typename Elem, int kHeadDim_, int kRowMmas_, bool kHasOptions_>

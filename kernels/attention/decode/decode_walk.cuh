@@ -46,8 +46,7 @@ __device__ __forceinline__ SequenceKeys KeysOf(const AttentionParams& params, in
   return keys;
 }
 
-// What every warp reads off the sequences first. Here and below, until the first copies start, instructions count: the
-// multiprocessor meets each for the first time, and fetching one costs about six cycles.
+// What every warp reads off the sequences first. Until the first copies start, instructions count, see KeepFromHoisting.
 template <bool kHasOptions>
 struct Survey {
   std::int64_t tiles;  // of one KV head
@@ -93,15 +92,16 @@ class Share {
   template <bool kHasOptions>
   __device__ __forceinline__ Share(const DecodeArguments& arguments, const Survey<kHasOptions>& survey) {
     const DecodeSchedule& schedule = arguments.schedule;
-    const std::int64_t all_tiles = survey.tiles * arguments.params.shape.kv_heads;
-    const DecodeSchedule::Heads& chosen = all_tiles >= schedule.together_tiles ? schedule.together : schedule.apart;
+    const DecodeSchedule::Heads& chosen = survey.tiles >= schedule.together_tiles ? schedule.together : schedule.apart;
     heads_log2 = chosen.heads_log2;
     head_groups = chosen.head_groups;
     const std::int64_t line = survey.tiles * head_groups;
-    int num_blocks = static_cast<int>(min(std::int64_t{gridDim.x}, max(line >> kFewestTilesLog2, std::int64_t{1})));
-    if (survey.fewest == survey.most && chosen.blocks_per_group > 0 && all_tiles <= schedule.aligned_tiles) {
+    int num_blocks;
+    if (survey.fewest == survey.most && chosen.blocks_per_group > 0 && survey.tiles <= schedule.aligned_tiles) {
       const int splits = max(1, min(chosen.blocks_per_group, survey.most >> kFewestTilesLog2));
       num_blocks = static_cast<int>(arguments.params.shape.num_sequences) * head_groups * splits;
+    } else {
+      num_blocks = static_cast<int>(min(std::int64_t{gridDim.x}, max(line >> kFewestTilesLog2, std::int64_t{1})));
     }
     block_ = static_cast<int>(blockIdx.x);
     if (block_ >= num_blocks || line == 0) return;
@@ -145,36 +145,40 @@ template <bool kHasOptions>
 __device__ __forceinline__ Unit FindUnit(const AttentionParams& params, const Survey<kHasOptions>& survey, const Share& share) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   SequenceKeys keys = survey.keys;
+  int first = 0;            // sequence of lane 0
+  int source = 0;           // lane of the sequence
+  std::int64_t begin = 0;   // of the lane's sequence on the line
   std::int64_t before = 0;  // tiles of one head of the sequences that were passed
 #pragma unroll 1
-  for (int first = 0;;) {
+  while (params.shape.num_sequences > 1) {
     int end = keys.tiles;  // of 32 sequences: fits an int
 #pragma unroll
     for (int distance = 1; distance < 32; distance *= 2) {
       const int other = __shfl_up_sync(kAllLanes, end, distance);
       if (lane >= distance) end += other;
     }
-    const std::int64_t begin = (before + end - keys.tiles) * share.head_groups;
+    begin = (before + end - keys.tiles) * share.head_groups;
     const bool has_it = share.begin >= begin && share.begin < (before + end) * share.head_groups;
     const unsigned hit = __ballot_sync(kAllLanes, has_it);
     if (hit != 0) {
-      const int source = __ffs(static_cast<int>(hit)) - 1;
-      const auto from = [source](auto value) { return __shfl_sync(kAllLanes, value, source); };
-      Unit unit = {.sequence_idx = first + source,
-                   .keys = {.begin = from(keys.begin),
-                            .end = from(keys.end),
-                            .first_tile = from(keys.first_tile),
-                            .tiles = from(keys.tiles),
-                            .table_begin = from(keys.table_begin)}};
-      const std::int64_t into = share.begin - from(begin);  // the sequence's units
-      unit.head_group = static_cast<int>(static_cast<std::uint64_t>(into) / static_cast<unsigned>(unit.keys.tiles));
-      unit.begin = static_cast<int>(std::int64_t{unit.head_group} * unit.keys.tiles - into);
-      return unit;
+      source = __ffs(static_cast<int>(hit)) - 1;
+      break;
     }
     before += __shfl_sync(kAllLanes, end, 31);
     first += 32;
     keys = first + lane < params.shape.num_sequences ? KeysOf<kHasOptions>(params, first + lane) : SequenceKeys{};
   }
+  const auto from = [source](auto value) { return __shfl_sync(kAllLanes, value, source); };
+  Unit unit = {.sequence_idx = first + source,
+               .keys = {.begin = from(keys.begin),
+                        .end = from(keys.end),
+                        .first_tile = from(keys.first_tile),
+                        .tiles = from(keys.tiles),
+                        .table_begin = from(keys.table_begin)}};
+  const std::int64_t into = share.begin - from(begin);  // the sequence's units
+  unit.head_group = static_cast<int>(static_cast<std::uint64_t>(into) / static_cast<unsigned>(unit.keys.tiles));
+  unit.begin = static_cast<int>(std::int64_t{unit.head_group} * unit.keys.tiles - into);
+  return unit;
 }
 
 // There is a next unit: the caller knows of tiles further on.

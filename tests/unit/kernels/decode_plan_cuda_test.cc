@@ -43,7 +43,10 @@ AttentionShape Shape(std::int64_t num_sequences, std::int64_t group, std::int64_
 
 std::vector<Sequence> Sequences(const AttentionShape& shape, std::int64_t query_tokens, std::int64_t key_tokens = 1000) {
   std::vector<Sequence> sequences(shape.num_sequences);
-  for (Sequence& sequence : sequences) sequence = {.query_tokens = query_tokens, .key_tokens = key_tokens};
+  for (Sequence& sequence : sequences) {
+    sequence.query_tokens = query_tokens;
+    sequence.key_tokens = key_tokens;
+  }
   return sequences;
 }
 
