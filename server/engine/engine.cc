@@ -8,6 +8,7 @@
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
 #include "server/base/units.h"
+#include "server/engine/answer_threads.h"
 #include "server/engine/append_work.h"
 #include "server/engine/attend.h"
 #include "server/engine/engine_metrics.h"
@@ -52,9 +53,10 @@ class EngineImpl final : public Engine {
         metrics_(metrics, device, roofline_),
         kv_caches_(
             options.kv_cache, [&device](std::int64_t size_bytes) { return device.Allocate(size_bytes); }, clock),
+        answer_threads_(options.answer_threads),
         scheduler_(std::make_shared<Scheduler>(
             SchedulerOptions{options.max_queued_requests, options.max_queued_bytes, options.batches}, device, clock,
-            metrics_.scheduler())),
+            metrics_.scheduler(), answer_threads_)),
         on_scrape_(
             metrics.OnScrape([this] { metrics_.UpdateOnScrape(scheduler_->load(), kv_caches_.statistics(), device_); })) {}
 
@@ -165,6 +167,7 @@ class EngineImpl final : public Engine {
   kv_cache::KvCacheStore kv_caches_;
   const LeaseSweeper sweeper_{kv_caches_};
   const AttendSurroundings surroundings_ = {device_.info(), roofline_, metrics_};
+  AnswerThreads answer_threads_;
   const std::shared_ptr<Scheduler> scheduler_;
   const std::shared_ptr<void> on_scrape_;  // last: unregisters before what it reads goes
 };

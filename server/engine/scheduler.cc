@@ -1,6 +1,7 @@
 #include "server/engine/scheduler.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
 #include <utility>
 
@@ -16,6 +17,9 @@ namespace {
 constexpr absl::Duration kShortestRetryDelay = absl::Milliseconds(10);
 constexpr absl::Duration kLongestRetryDelay = absl::Seconds(30);
 constexpr absl::Duration kStuckAfter = absl::Minutes(1);
+
+// Answers that one thread sends before it is worth waking another.
+constexpr std::size_t kMostAnswersAtOnce = 4;
 
 absl::Status Draining(const char* message) { return base::WithReason(absl::UnavailableError(message), base::kReasonDraining); }
 
@@ -47,10 +51,11 @@ class Scheduler::SubmittedCall final : public Call {
 };
 
 Scheduler::Scheduler(const SchedulerOptions& options, device::Device& device, const base::Clock& clock,
-                     const SchedulerMetrics& metrics)
+                     const SchedulerMetrics& metrics, AnswerThreads& answer_threads)
     : device_(device),
       clock_(clock),
       metrics_(metrics),
+      answer_threads_(answer_threads),
       num_lanes_(device.num_lanes()),
       admission_(options.max_queued_requests, options.max_queued_bytes),
       former_(options.batches, num_lanes_),
@@ -222,8 +227,25 @@ void Scheduler::OnLaneComplete(const std::shared_ptr<Flight>& flight, const absl
     if (endings[i] != Ending::kRetry) flight->tasks[i]->work->Drop();
   }
   CarryOut(ReturnLane(*flight, endings));
+  Answer(*flight, endings, status);
+}
+
+void Scheduler::Answer(const Flight& flight, absl::Span<const Ending> endings, const absl::Status& status) {
+  Tasks answered;
   for (std::size_t i = 0; i < endings.size(); ++i) {
-    if (endings[i] == Ending::kAnswer) Finish(*flight->tasks[i], status);
+    if (endings[i] == Ending::kAnswer) answered.push_back(flight.tasks[i]);
+  }
+  if (answered.size() <= kMostAnswersAtOnce) {
+    for (const std::shared_ptr<Task>& task : answered) Finish(*task, status);
+    return;
+  }
+  const std::size_t num_threads = std::max(1, answer_threads_.size());
+  const std::size_t share = std::max(kMostAnswersAtOnce, (answered.size() + num_threads - 1) / num_threads);
+  for (std::size_t begin = 0; begin < answered.size(); begin += share) {
+    const std::size_t end = std::min(begin + share, answered.size());
+    answer_threads_.Post([self = shared_from_this(), status, tasks = Tasks(answered.begin() + begin, answered.begin() + end)] {
+      for (const std::shared_ptr<Task>& task : tasks) self->Finish(*task, status);
+    });
   }
 }
 

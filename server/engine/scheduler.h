@@ -32,6 +32,7 @@
 #include "server/device/device.h"
 #include "server/engine/access_order.h"
 #include "server/engine/admission.h"
+#include "server/engine/answer_threads.h"
 #include "server/engine/batch_former.h"
 #include "server/engine/call.h"
 #include "server/engine/flight.h"
@@ -48,11 +49,12 @@ struct SchedulerOptions {
   BatchLimits batches;
 };
 
-// Thread-safe. Made by make_shared: calls keep it, so that a late Cancel is harmless. Uses device, clock and metrics only until
-// Drain has returned.
+// Thread-safe. Made by make_shared: calls keep it, so that a late Cancel is harmless. Uses device, clock, metrics and threads
+// only until Drain has returned.
 class Scheduler : public std::enable_shared_from_this<Scheduler> {
  public:
-  Scheduler(const SchedulerOptions& options, device::Device& device, const base::Clock& clock, const SchedulerMetrics& metrics);
+  Scheduler(const SchedulerOptions& options, device::Device& device, const base::Clock& clock, const SchedulerMetrics& metrics,
+            AnswerThreads& answer_threads);
 
   // Starts the work, lets it wait, or calls its Finish with the reason why not and returns null. `arrival` is when the request
   // came.
@@ -120,6 +122,8 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   Decisions ReturnLane(const Flight& flight, absl::Span<const Ending> endings) ABSL_LOCKS_EXCLUDED(mutex_);
   void Cancel(const std::shared_ptr<Task>& task, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   Tasks Unfinished() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Finishes those tasks of the flight that get an answer: few at once, many on several threads.
+  void Answer(const Flight& flight, absl::Span<const Ending> endings, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   // Calls a claimed Finish.
   void Finish(Task& task, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   void NoteEnd() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -127,6 +131,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   device::Device& device_;
   const base::Clock& clock_;
   const SchedulerMetrics metrics_;
+  AnswerThreads& answer_threads_;
   const int num_lanes_;
 
   mutable base::Mutex mutex_;

@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "server/base/error.h"
 #include "server/base/metrics.h"
+#include "server/engine/answer_threads.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/flaky_device.h"
 #include "tests/support/status_matchers.h"
@@ -40,7 +41,7 @@ class SchedulerTest : public ::testing::Test {
     device_ = std::make_unique<support::FlakyDevice>(MakeDevice(num_lanes));
     scheduler_ = std::make_shared<Scheduler>(
         SchedulerOptions{.max_queued_requests = 1024, .max_queued_bytes = 1 << 20, .batches = limits}, *device_, clock_,
-        SchedulerMetrics{registry_.AddHistogram("wait", "", {1}), registry_.AddHistogram("batch", "", {1})});
+        SchedulerMetrics{registry_.AddHistogram("wait", "", {1}), registry_.AddHistogram("batch", "", {1})}, answer_threads_);
   }
   ~SchedulerTest() override {
     for (int lane = 0; lane < device_->num_lanes(); ++lane) device_->ReleaseCompletions(lane);
@@ -62,6 +63,7 @@ class SchedulerTest : public ::testing::Test {
 
   support::FakeClock clock_;
   base::MetricsRegistry registry_;
+  AnswerThreads answer_threads_{2};
   WorkRecord record_;
   std::unique_ptr<support::FlakyDevice> device_;
   std::shared_ptr<Scheduler> scheduler_;
@@ -210,6 +212,18 @@ TEST_F(SchedulerTest, ACancelledMemberOfARunningBatchIsUndoneAndTheOthersAreNot)
   EXPECT_THAT(cancelled.Wait(), StatusIs(absl::StatusCode::kCancelled));
   EXPECT_THAT(a.outcomes, ElementsAre(absl::OkStatus()));
   EXPECT_THAT(cancelled.outcomes, ElementsAre(StatusIs(absl::StatusCode::kCancelled)));
+}
+
+TEST_F(SchedulerTest, ALargeBatchIsAnsweredByOtherThreads) {
+  Build(1);
+  Fate occupant("occupant");
+  Occupy(occupant);
+  std::vector<std::unique_ptr<Fate>> fates;
+  for (int i = 0; i < 100; ++i) SubmitDecode(*fates.emplace_back(std::make_unique<Fate>("step")));
+  device_->ReleaseCompletions(0);
+  for (const auto& fate : fates) EXPECT_THAT(fate->Wait(), IsOk());
+  EXPECT_THAT(record_.launches(), SizeIs(2));
+  EXPECT_TRUE(scheduler_->Drain(absl::Minutes(1)));
 }
 
 TEST_F(SchedulerTest, AFailedLaunchFailsAllItsMembers) {
