@@ -303,7 +303,10 @@ TEST_F(EngineTest, CountsWhatItDid) {
   EXPECT_THAT(text, HasSubstr("ridgeline_requests_total{operation=\"attend\",outcome=\"ok\"} 1"));
   for (const char* name :
        {"ridgeline_kernel_seconds", "ridgeline_flops_total", "ridgeline_lanes_busy", "ridgeline_allocator_allocated_bytes",
-        "ridgeline_allocator_reserved_bytes", "ridgeline_queue_wait_seconds", "ridgeline_build_info"}) {
+        "ridgeline_allocator_reserved_bytes", "ridgeline_queue_wait_seconds", "ridgeline_build_info",
+        "ridgeline_batch_requests_bucket", "ridgeline_kv_caches 0", "ridgeline_kv_pages{state=\"used\"} 0",
+        "ridgeline_kv_pages{state=\"free\"} 0", "ridgeline_kv_evicted_sequences_total 0", "ridgeline_kv_copied_pages_total 0",
+        "ridgeline_kv_expired_caches_total 0"}) {
     EXPECT_THAT(text, HasSubstr(name));
   }
 }

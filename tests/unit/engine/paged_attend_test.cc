@@ -69,6 +69,65 @@ TEST_F(PagedAttendTest, BothAlgorithmsReadPages) {
   }
 }
 
+// Options that the model does not know: the same call over dense keys and values must agree.
+TEST_F(PagedAttendTest, OptionsMeanTheSameAsOverDenseKeys) {
+  BuildCache();
+  const std::string name = MakeSequence("a", 11);
+  const PagedCall call = MakeCall(random_, {name}, 0, {3}, /*appends=*/false);
+  const PagedModel::Layer& layer = model_.sequence(name).layers[0];
+  for (const Algorithm algorithm : {Algorithm::kStandard, Algorithm::kFlash}) {
+    AttendRequest paged = call.Attend();
+    paged.options = {.algorithm = algorithm,
+                     .scale = 0.5,
+                     .causal = true,
+                     .window_left = 6,
+                     .window_right = {},
+                     .logit_soft_cap = 3,
+                     .alibi_slopes = FloatTensor({kQueryHeads}, {0.1f, 0.2f, 0.3f, 0.4f}),
+                     .sink_logits = FloatTensor({kQueryHeads}, {0.5f, -1.0f, 2.0f, 0.0f}),
+                     .bias = {}};
+    AttendRequest dense = paged;
+    dense.paged.reset();
+    dense.dense.emplace();
+    dense.dense->key = FloatTensor({11, kKvHeads, kHeadDim}, layer.keys);
+    dense.dense->value = FloatTensor({11, kKvHeads, kValueHeadDim}, layer.values);
+    dense.dense->lengths = {11};
+    dense.query = FloatTensor({3, kQueryHeads, kHeadDim}, call.query);
+    dense.query_lengths = {3};
+    Answer over_pages, over_rows;
+    engine_->Attend(std::move(paged), {.request_id = "test"}, over_pages.Callback());
+    engine_->Attend(std::move(dense), {.request_id = "test"}, over_rows.Callback());
+    ASSERT_THAT(over_pages.Wait(), IsOk());
+    ASSERT_THAT(over_rows.Wait(), IsOk());
+    const auto* got = static_cast<const float*>(over_pages.Wait()->output->data->data());
+    const auto* want = static_cast<const float*>(over_rows.Wait()->output->data->data());
+    for (std::int64_t i = 0; i < 3 * kQueryHeads * kValueHeadDim; ++i) EXPECT_NEAR(got[i], want[i], 1e-5) << i;
+  }
+}
+
+TEST_F(PagedAttendTest, DiscardAppendsAndReturnsOnlyTheReport) {
+  BuildCache();
+  const PagedCall call = MakeCall(random_, {MakeSequence("a", 4)}, 0, {1}, /*appends=*/true);
+  AttendRequest request = call.Attend();
+  request.output.discard = true;
+  Answer answer;
+  engine_->Attend(std::move(request), {.request_id = "test"}, answer.Callback());
+  ASSERT_THAT(answer.Wait(), IsOk());
+  EXPECT_FALSE(answer.Wait()->output.has_value());
+  EXPECT_GT(answer.Wait()->report.bytes, 0);
+  model_.Append(call);
+  ExpectNothingElseChanged();
+}
+
+TEST_F(PagedAttendTest, ACacheWhoseLeaseRanOutGoesThoughNobodyAsks) {
+  BuildCache();
+  MakeSequence("a", 8);
+  ASSERT_GT(device_->memory_stats().allocation_count, 0);
+  clock_.Advance(kv_cache::kDefaultLease + absl::Seconds(1));
+  EXPECT_TRUE(AllMemoryReturns(*device_)) << "the sweeper has not come";
+  EXPECT_THAT(engine_->kv_caches().GetCache({}, "kvCaches/c"), StatusIs(absl::StatusCode::kNotFound));
+}
+
 TEST_F(PagedAttendTest, LayersAreApart) {
   BuildCache();
   const std::string name = MakeSequence("a", 3);

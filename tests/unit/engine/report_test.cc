@@ -56,5 +56,18 @@ TEST(PlaceOnRooflineTest, WithoutARooflineTheRoofIsUnknown) {
   EXPECT_DOUBLE_EQ(report.flops_per_second, 1e9);
 }
 
+TEST(TakeShareTest, WorkIsTheMembersAndTheRoofTheLaunchs) {
+  ExecutionReport report = Place(8'000'000, 4'000'000, absl::Microseconds(80));
+  TakeShare(1'000'000, 1'000'000, report);
+  EXPECT_EQ(report.flops, 1'000'000);
+  EXPECT_EQ(report.bytes, 1'000'000);
+  EXPECT_EQ(report.kernel_time, absl::Microseconds(80));
+  EXPECT_DOUBLE_EQ(report.arithmetic_intensity, 1);
+  EXPECT_DOUBLE_EQ(report.bytes_per_second, 12.5e9);
+  EXPECT_DOUBLE_EQ(report.flops_per_second, 12.5e9);
+  EXPECT_DOUBLE_EQ(report.roof_fraction, 0.5);
+  EXPECT_EQ(report.bound, Bound::kMemory);
+}
+
 }  // namespace
 }  // namespace ridgeline::engine
