@@ -25,7 +25,7 @@ class ExportReactor : public ExportReactorBase {
   void Start(std::shared_ptr<ExportReactor> self, grpc::ByteBuffer& request, engine::Engine& engine) {
     self_ = std::move(self);
     if (absl::Status status = OpenReader(request, engine); !status.ok()) {
-      Finish(rpc_.Close(status));
+      FinishWith(status);
       return;
     }
     Write(Serialize(ToMessage(reader_->header())));
@@ -33,9 +33,9 @@ class ExportReactor : public ExportReactorBase {
 
   void OnWriteDone(bool ok) override {
     if (!ok) {
-      Finish(rpc_.Close(absl::CancelledError("the client stopped reading")));
+      FinishWith(absl::CancelledError("the client stopped reading"));
     } else if (is_trailer_written_) {
-      Finish(rpc_.Close(absl::OkStatus()));
+      FinishWith(absl::OkStatus());
     } else {
       ReadNext();
     }
@@ -65,7 +65,7 @@ class ExportReactor : public ExportReactorBase {
 
   void WriteNext(absl::StatusOr<std::optional<engine::OutgoingChunk>> chunk) {
     if (!chunk.ok()) {
-      Finish(rpc_.Close(chunk.status()));
+      FinishWith(chunk.status());
     } else if (chunk->has_value()) {
       Write(Serialize(ToMessage(**chunk, *summary_), **chunk));
     } else {
@@ -74,6 +74,12 @@ class ExportReactor : public ExportReactorBase {
       *part.mutable_trailer() = summary_->trailer();
       Write(Serialize(part));
     }
+  }
+
+  // When the client hears of it, the snapshot has let go of its pages.
+  void FinishWith(const absl::Status& status) {
+    reader_.reset();
+    Finish(rpc_.Close(status));
   }
 
   void Write(grpc::ByteBuffer message) {

@@ -97,7 +97,11 @@ class ImportReactor : public ImportReactorBase {
     }
   }
 
-  void FinishWith(const absl::Status& status) { Finish(rpc_.Close(status)); }
+  // When the client hears of it, what is not in a sequence has been given back.
+  void FinishWith(const absl::Status& status) {
+    writer_.reset();
+    Finish(rpc_.Close(status));
+  }
 
   Rpc rpc_;
   grpc::ByteBuffer& response_;

@@ -8,6 +8,7 @@
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
 #include "absl/flags/reflection.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "client/cli/arguments.h"
 #include "client/cli/common_flags.h"
@@ -19,6 +20,8 @@
 ABSL_DECLARE_FLAG(bool, causal);
 ABSL_DECLARE_FLAG(std::optional<double>, scale);
 ABSL_DECLARE_FLAG(std::uint64_t, seed);
+ABSL_DECLARE_FLAG(std::string, name);
+ABSL_DECLARE_FLAG(std::int64_t, length);
 
 namespace ridgeline::cli {
 namespace {
@@ -26,6 +29,7 @@ namespace {
 using support::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 class CommandLineTest : public ::testing::Test {
  protected:
@@ -76,6 +80,24 @@ TEST_F(CommandLineTest, MistakesAreUsageErrors) {
   }
 }
 
+TEST_F(CommandLineTest, WordsAfterTheCommandSetItsOperands) {
+  const Command& command = *FindCommand("cache truncate");
+  ASSERT_OK(SetOperands(command, {"cache", "truncate", "chat/a", "7"}));
+  EXPECT_EQ(absl::GetFlag(FLAGS_name), "chat/a");
+  EXPECT_EQ(absl::GetFlag(FLAGS_length), 7);
+  EXPECT_THAT(SetOperands(command, {"cache", "truncate", "chat/a", "7", "more"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("'more' is one word too many")));
+  EXPECT_TRUE(IsUsageError(SetOperands(command, {"cache", "truncate", "chat/a", "seven"})));
+  EXPECT_TRUE(IsUsageError(SetOperands(*FindCommand("device"), {"device", "more"})));
+}
+
+TEST_F(CommandLineTest, EveryOperandIsAFlagOfItsCommand) {
+  for (const Command& command : Commands()) {
+    for (const std::string& operand : command.operands)
+      EXPECT_THAT(command.flags, ::testing::Contains(operand)) << command.name;
+  }
+}
+
 TEST_F(CommandLineTest, FlagsOfOtherCommandsAreRefused) {
   EXPECT_OK(CheckFlagsBelongTo(*FindCommand("attend"), {{"attend"}, {"address", "causal"}}));
   EXPECT_THAT(CheckFlagsBelongTo(*FindCommand("attend"), {{"attend"}, {"lengths"}}),
@@ -95,7 +117,8 @@ TEST_F(CommandLineTest, ExamplesParse) {
   for (const Command& command : Commands()) {
     for (const std::string& example : command.examples) {
       ASSERT_OK_AND_ASSIGN(const CommandLine line, Parse(absl::StrSplit(example, ' ')));
-      EXPECT_THAT(line.words, ElementsAre(command.name));
+      EXPECT_THAT(absl::StrJoin(line.words, " "), StartsWith(command.name));
+      EXPECT_OK(SetOperands(command, line.words));
       EXPECT_OK(CheckFlagsBelongTo(command, line));
     }
   }
