@@ -9,8 +9,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "client/cli/arguments.h"
 #include "client/cli/attention_flags.h"
+#include "client/cli/cache_names.h"
 #include "client/cli/commands.h"
 #include "client/cli/measurement.h"
 #include "client/cli/report.h"
@@ -27,6 +30,12 @@ ABSL_FLAG(std::string, random, "",
 ABSL_FLAG(std::string, query_lengths, "", "Ragged queries: tokens of each sequence, separated by commas.");
 ABSL_FLAG(std::string, key_lengths, "",
           "Ragged keys: tokens of each sequence. Dense keys: the valid tokens of each batch row.");
+ABSL_FLAG(
+    std::string, sequence, "",
+    "Attend over these sequences of a KV cache (chat/a), one for each batch row, separated by commas. --key and --value are "
+    "then appended first, and may be left out; --random appends as many tokens as it has queries.");
+ABSL_FLAG(std::int32_t, layer, 0, "The layer of the KV cache, from 0.");
+ABSL_FLAG(bool, append, true, "With --sequence and --random: append. --noappend: only attend.");
 ABSL_FLAG(std::string, bias, "",
           "Added to the scaled logits: a .npy file, [1 or batch, 1 or heads, query tokens, key tokens]; -inf hides a key.");
 ABSL_FLAG(std::string, alibi_slopes, "",
@@ -88,13 +97,18 @@ absl::Status SetLogitTensors(v1::AttentionOptions& options) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::AttendRequest> RequestFromFiles(v1::DataType type) {
+absl::StatusOr<v1::AttendRequest> RequestFromFiles(v1::DataType type, bool is_paged) {
   v1::AttendRequest request;
-  const std::pair<std::string, v1::Tensor*> inputs[] = {
-      {absl::GetFlag(FLAGS_query), request.mutable_query()},
-      {absl::GetFlag(FLAGS_key), request.mutable_dense()->mutable_key()},
-      {absl::GetFlag(FLAGS_value), request.mutable_dense()->mutable_value()},
-  };
+  const std::string key = absl::GetFlag(FLAGS_key);
+  const std::string value = absl::GetFlag(FLAGS_value);
+  std::vector<std::pair<std::string, v1::Tensor*>> inputs = {{absl::GetFlag(FLAGS_query), request.mutable_query()}};
+  if (!is_paged) {
+    inputs.emplace_back(key, request.mutable_dense()->mutable_key());
+    inputs.emplace_back(value, request.mutable_dense()->mutable_value());
+  } else if (!key.empty() || !value.empty()) {
+    inputs.emplace_back(key, request.mutable_paged()->mutable_new_key());
+    inputs.emplace_back(value, request.mutable_paged()->mutable_new_value());
+  }
   for (const auto& [path, tensor] : inputs) {
     if (path.empty()) return UsageError("--query, --key and --value are needed, or --random");
     absl::StatusOr<v1::Tensor> read = TensorFromFile(path, type);
@@ -115,6 +129,29 @@ absl::StatusOr<v1::AttendRequest> RandomRequestFromFlags(v1::DataType type) {
   return RandomRequest(*shape, type == v1::DATA_TYPE_UNSPECIFIED ? v1::DATA_TYPE_FLOAT32 : type);
 }
 
+// Turns random keys and values that were to be sent into ones that are appended.
+void AppendInstead(v1::AttendRequest& request) {
+  v1::DenseKeyValue dense = std::move(*request.mutable_dense());
+  v1::PagedKeyValue& paged = *request.mutable_paged();
+  if (!absl::GetFlag(FLAGS_append)) return;
+  const std::int64_t query_tokens = request.query().shape(1);
+  *paged.mutable_new_key() = std::move(*dense.mutable_key());
+  *paged.mutable_new_value() = std::move(*dense.mutable_value());
+  paged.mutable_new_key()->set_shape(1, query_tokens);
+  paged.mutable_new_value()->set_shape(1, query_tokens);
+}
+
+absl::Status SetSequences(v1::PagedKeyValue& paged) {
+  for (const absl::string_view text : absl::StrSplit(absl::GetFlag(FLAGS_sequence), ',')) {
+    const absl::StatusOr<CacheName> name = ParseCacheName(text);
+    if (!name.ok()) return name.status();
+    if (!name->is_sequence) return UsageError(absl::StrCat(name->cache(), " is a cache; --sequence needs sequences (chat/a)"));
+    paged.add_sequences(name->sequence());
+  }
+  paged.set_layer(absl::GetFlag(FLAGS_layer));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<v1::AttendRequest> RequestFromFlags() {
   const absl::StatusOr<v1::DataType> type = DataTypeFromFlags();
   if (!type.ok()) return type.status();
@@ -125,14 +162,21 @@ absl::StatusOr<v1::AttendRequest> RequestFromFlags() {
   const auto key_lengths = ParseIntegers("key_lengths", absl::GetFlag(FLAGS_key_lengths), /*minimum=*/0);
   if (!key_lengths.ok()) return key_lengths.status();
 
-  absl::StatusOr<v1::AttendRequest> request =
-      absl::GetFlag(FLAGS_random).empty() ? RequestFromFiles(*type) : RandomRequestFromFlags(*type);
+  const bool is_paged = !absl::GetFlag(FLAGS_sequence).empty();
+  const bool is_random = !absl::GetFlag(FLAGS_random).empty();
+  absl::StatusOr<v1::AttendRequest> request = is_random ? RandomRequestFromFlags(*type) : RequestFromFiles(*type, is_paged);
   if (!request.ok()) return request.status();
+  if (is_paged) {
+    if (is_random) AppendInstead(*request);
+    if (absl::Status status = SetSequences(*request->mutable_paged()); !status.ok()) return status;
+    if (!key_lengths->empty()) return UsageError("--key_lengths is for keys that are sent; --sequence has its own");
+  } else {
+    request->mutable_dense()->mutable_lengths()->Add(key_lengths->begin(), key_lengths->end());
+  }
   const absl::Status logits = SetLogitTensors(*request->mutable_options());
   if (!logits.ok()) return logits;
   request->mutable_options()->set_algorithm(*algorithm);
   request->mutable_query_lengths()->Add(query_lengths->begin(), query_lengths->end());
-  request->mutable_dense()->mutable_lengths()->Add(key_lengths->begin(), key_lengths->end());
   const bool wants_output = !absl::GetFlag(FLAGS_output).empty() || !absl::GetFlag(FLAGS_expect).empty();
   const bool wants_log_sum_exp = !absl::GetFlag(FLAGS_log_sum_exp).empty() || !absl::GetFlag(FLAGS_expect_log_sum_exp).empty();
   request->mutable_output()->set_log_sum_exp(wants_log_sum_exp);
@@ -142,14 +186,20 @@ absl::StatusOr<v1::AttendRequest> RequestFromFlags() {
 
 Section ProblemSection(const v1::AttendRequest& request) {
   const auto shape = [](const v1::Tensor& tensor) {
+    if (tensor.shape().empty()) return Value();  // nothing is appended
     return Value(std::vector<std::int64_t>(tensor.shape().begin(), tensor.shape().end()));
   };
-  return {"Attention",
-          {{"data_type", "elements", DataTypeName(request.query().data_type())},
-           {"query_shape", "query", shape(request.query())},
-           {"key_shape", "key", shape(request.dense().key())},
-           {"value_shape", "value", shape(request.dense().value())},
-           {"mask", "mask", MaskText(request.options())}}};
+  const bool is_paged = request.has_paged();
+  Section section{
+      "Attention",
+      {{"data_type", "elements", DataTypeName(request.query().data_type())},
+       {"query_shape", "query", shape(request.query())},
+       {"key_shape", is_paged ? "new key" : "key", shape(is_paged ? request.paged().new_key() : request.dense().key())},
+       {"value_shape", is_paged ? "new value" : "value",
+        shape(is_paged ? request.paged().new_value() : request.dense().value())},
+       {"mask", "mask", MaskText(request.options())}}};
+  if (is_paged) section.fields.push_back({"sequences", "over", absl::StrJoin(request.paged().sequences(), ", ")});
+  return section;
 }
 
 // One tensor of the answer: where to write it, and what it should be; both may be empty.
@@ -201,6 +251,9 @@ absl::StatusOr<Result> RunAttend(const client::Client& client) {
   if (!num_runs.ok()) return num_runs.status();
   const absl::StatusOr<v1::AttendRequest> request = RequestFromFlags();
   if (!request.ok()) return request.status();
+  if (request->paged().has_new_key() && *num_runs > 1) {
+    return UsageError("--repeat would append again and again; --noappend attends over what is there");
+  }
   absl::StatusOr<Measurement> measurement = Measure(client, *request, *num_runs);
   if (!measurement.ok()) return measurement.status();
 
