@@ -19,6 +19,7 @@
 #include "server/base/notification.h"
 #include "server/device/cpu_device.h"
 #include "server/engine/engine.h"
+#include "server/engine/kv_cache/kv_cache_store.h"
 
 namespace ridgeline {
 namespace {
@@ -36,7 +37,18 @@ struct Daemon {
     RIDGELINE_CHECK(made.ok());
     device = *std::move(made);
     engine = engine::CreateEngine({}, *device, {}, metrics, base::Clock::Real());
+    // Of the cache and the sequence that the seeds name.
+    engine::kv_cache::CreateCacheRequest cache{.cache_id = "c", .geometry = {}, .lease_duration = absl::Hours(24)};
+    cache.geometry.data_type = kernels::DataType::kFloat32;
+    cache.geometry.layers = cache.geometry.kv_heads = 2;
+    cache.geometry.head_dim = 8;
+    cache.geometry.capacity_pages = 64;
+    RIDGELINE_CHECK(engine->kv_caches().CreateCache({}, cache).ok());
+    RIDGELINE_CHECK(engine->kv_caches().CreateSequence({}, "kvCaches/c", "s").ok());
+    num_idle_allocations = device->memory_stats().allocation_count;
   }
+
+  std::int64_t num_idle_allocations;  // the cache's
 };
 
 void CheckTensor(const std::optional<engine::OutputTensor>& tensor) {
@@ -73,7 +85,9 @@ void Attend(Daemon& daemon, engine::AttendRequest request) {
     answered.Wait();
   }
   // The next input starts from an idle, empty device.
-  for (int i = 0; daemon.device->memory_stats().allocation_count != 0 || daemon.engine->load().running_requests != 0; ++i) {
+  for (int i = 0; daemon.device->memory_stats().allocation_count != daemon.num_idle_allocations ||
+                  daemon.engine->load().running_requests != 0;
+       ++i) {
     RIDGELINE_CHECK(i < 5000);
     absl::SleepFor(absl::Milliseconds(1));
   }

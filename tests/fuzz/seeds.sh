@@ -6,5 +6,6 @@ cd "$(dirname "$0")/../.."
 index=0
 while IFS= read -r message; do
   [[ -z "$message" || "$message" == \#* ]] && continue
-  protoc -Iproto --encode=ridgeline.v1.AttendRequest ridgeline/v1/attention.proto <<<"$message" >"$1/seed_$((index++))"
+  index=$((index + 1))  # not in the redirection, which a child process expands
+  protoc -Iproto --encode=ridgeline.v1.AttendRequest ridgeline/v1/attention.proto <<<"$message" >"$1/seed_$index"
 done <tests/fuzz/seeds.txtpb
