@@ -65,11 +65,11 @@ class MmaAttention {
     CpAsyncCommit();
     if constexpr (!Traits::kGathersKeys) facts_.Remember(arguments_, place);
     // From the last block to the first: under a causal mask the ones that need it come first.
-    for (bool is_first = true; block >= 0; --block, is_first = false) {
+    for (int step = 0; block >= 0; --block, ++step) {
       if (Traits::kHasLogitOptions || !place.unmasked.Has(block)) {
-        Step<true>(blocks, block, is_first);
+        Step<true>(blocks, block, step);
       } else {
-        Step<false>(blocks, block, is_first);
+        Step<false>(blocks, block, step);
       }
     }
     Finish();
@@ -104,7 +104,8 @@ class MmaAttention {
   using Scores = float[kRowMmas][Traits::kKeyMmas][4];
 
   template <bool kMasked>
-  __device__ __forceinline__ void Step(Blocks& blocks, int block, bool is_first) {
+  __device__ __forceinline__ void Step(Blocks& blocks, int block, int step) {
+    const bool is_first = step == 0;
     // The block's keys, and the queries at first, when the values are on their way as well.
     if (is_first) {
       CpAsyncWait<1>();
@@ -122,7 +123,7 @@ class MmaAttention {
     }
     if (Traits::kKeepsQuery && is_first) {
 #pragma unroll
-      for (int step = 0; step < Traits::kDimSteps; ++step) LoadQuery(query_[step], step);
+      for (int d = 0; d < Traits::kDimSteps; ++d) LoadQuery(query_[d], d);
     }
     const bool wanted = WarpSees<kMasked>(block);
     Scores scores = {};
@@ -132,7 +133,7 @@ class MmaAttention {
     }
     AwaitValues<kMasked>(blocks, block);
     if (!wanted) return;
-    RaiseReferences(scores);
+    RaiseReferences(scores, step);
     Weigh(scores);
     AddWeightedValues(scores);
   }
@@ -241,7 +242,7 @@ class MmaAttention {
   }
 
   // Sees to it that no weight of these scores will be too large.
-  __device__ __forceinline__ void RaiseReferences(Scores& scores) {
+  __device__ __forceinline__ void RaiseReferences(Scores& scores, int step) {
     // Of this lane's columns. Rows side by side: a row's own maximum is a chain in which every instruction waits for the one
     // before.
     float maximum[kRowMmas][2];
@@ -256,11 +257,12 @@ class MmaAttention {
         }
       }
     }
+    const float slack_log2 = step < RunningSoftmax::kEagerBlocks ? 0 : RunningSoftmax::kSlackLog2;
     bool outgrown = is_far_;
 #pragma unroll
     for (int i = 0; i < kRowMmas; ++i) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) outgrown |= softmax_[i][half].Outgrown(maximum[i][half], log2_scale_);
+      for (int half = 0; half < 2; ++half) outgrown |= softmax_[i][half].Outgrown(maximum[i][half], log2_scale_, slack_log2);
     }
     // Most blocks end here: which lane outgrew its row's reference matters to none.
     if (!__any_sync(0xffffffff, outgrown)) return;

@@ -20,8 +20,11 @@ __device__ __forceinline__ float Exp2(float x) {
 // beside the weights' range; there weights are 2^(log2_scale * (x - maximum)).
 struct RunningSoftmax {
   // Rescaling the output for every new maximum costs more than it brings: weights may be up to 2^8 before the reference
-  // follows, which no 16-bit type minds.
+  // follows, which no 16-bit type minds. But the weight of the maximum itself is 1 only if it is the reference, and 1 is not
+  // rounded: in a row of few keys, where one may outweigh the others by far, that halves the error. So it follows at once
+  // there.
   static constexpr float kSlackLog2 = 8;
+  static constexpr int kEagerBlocks = 2;
   static constexpr float kFarLog2 = 1 << 26;
 
   float maximum = -INFINITY;  // -inf: no element but -inf yet
@@ -30,8 +33,8 @@ struct RunningSoftmax {
     return maximum != -INFINITY && !(fabsf(maximum * log2_scale) <= kFarLog2);
   }
 
-  __device__ bool Outgrown(float block_maximum, float log2_scale) const {
-    return (block_maximum - maximum) * log2_scale > kSlackLog2;
+  __device__ bool Outgrown(float block_maximum, float log2_scale, float slack_log2) const {
+    return (block_maximum - maximum) * log2_scale > slack_log2;
   }
 
   // Takes a larger maximum as reference, or the same; returns what earlier weights are to be multiplied with.
