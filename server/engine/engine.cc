@@ -81,13 +81,18 @@ class EngineImpl final : public Engine {
     const absl::Time arrival = clock_.Now();
     absl::StatusOr<AppendProblem> problem = ValidateAppend(context.caller, std::move(request), kv_caches_);
     if (!problem.ok()) {
+      metrics_.CountAppend(problem.status().code());
       done(problem.status());
       return nullptr;
     }
     for (TensorSource* tensor : {&problem->key, &problem->value}) MakeSmallRandomInline(*tensor);
     WorkTraits traits = TraitsOf(*problem, context);
-    return scheduler_->Submit(std::make_unique<AppendWork>(*std::move(problem), kv_caches_, std::move(done)), std::move(traits),
-                              arrival);
+    auto count_and_answer = [this, done = std::move(done)](absl::StatusOr<AppendKeyValueResult> result) mutable {
+      metrics_.CountAppend(result.status().code());
+      done(std::move(result));
+    };
+    return scheduler_->Submit(std::make_unique<AppendWork>(*std::move(problem), kv_caches_, std::move(count_and_answer)),
+                              std::move(traits), arrival);
   }
 
   absl::StatusOr<std::unique_ptr<SequenceReader>> ExportSequence(const kv_cache::Caller& caller,

@@ -30,7 +30,8 @@ constexpr std::array<Outcome, 9> kOutcomes = {{{absl::StatusCode::kOk, "ok"},
                                                {absl::StatusCode::kCancelled, "cancelled"},
                                                {absl::StatusCode::kInternal, "internal"}}};
 
-constexpr char kOperation[] = "attend";
+constexpr char kAttend[] = "attend";
+constexpr char kAppend[] = "append_key_value";
 constexpr char kPagesHelp[] = "Pages of all KV caches, by whether a sequence uses them.";
 
 void ExportBuildInfo(MetricsRegistry& registry, const device::DeviceInfo& info) {
@@ -64,11 +65,11 @@ void ExportRoofline(MetricsRegistry& registry, const Roofline& roofline) {
   }
 }
 
-std::vector<base::Counter> AddOutcomes(MetricsRegistry& registry) {
+std::vector<base::Counter> AddOutcomes(MetricsRegistry& registry, const char* operation) {
   std::vector<base::Counter> counters;
   for (const Outcome& outcome : kOutcomes) {
     counters.push_back(registry.AddCounter("ridgeline_requests_total", "Requests answered by the engine, by status code.",
-                                           {{"operation", kOperation}, {"outcome", outcome.label}}));
+                                           {{"operation", operation}, {"outcome", outcome.label}}));
   }
   return counters;
 }
@@ -127,7 +128,8 @@ void GpuMetrics::Update(const device::GpuStatus& status) const {
 EngineMetrics::EngineMetrics(MetricsRegistry& registry, const device::Device& device, const Roofline& roofline)
     : attend_kernels_{AddKernel(registry, device.info().name, Algorithm::kStandard),
                       AddKernel(registry, device.info().name, Algorithm::kFlash)},
-      attend_outcomes_(AddOutcomes(registry)),
+      attend_outcomes_(AddOutcomes(registry, kAttend)),
+      append_outcomes_(AddOutcomes(registry, kAppend)),
       scheduler_{.queue_wait_seconds = registry.AddHistogram(
                      "ridgeline_queue_wait_seconds", "From arrival until a lane took the request.", base::LatencyBuckets()),
                  .batch_requests = registry.AddHistogram("ridgeline_batch_requests", "Requests that left in one launch.",
@@ -171,7 +173,7 @@ EngineMetrics::EngineMetrics(MetricsRegistry& registry, const device::Device& de
 }
 
 EngineMetrics::Kernel EngineMetrics::AddKernel(MetricsRegistry& registry, const std::string& device, Algorithm algorithm) {
-  const Labels labels = {{"operation", kOperation}, {"algorithm", Name(algorithm)}, {"device", device}};
+  const Labels labels = {{"operation", kAttend}, {"algorithm", Name(algorithm)}, {"device", device}};
   return {.seconds = registry.AddHistogram("ridgeline_kernel_seconds", "Time of the kernels of one request, by device events.",
                                            base::LatencyBuckets(), labels),
           .flops = registry.AddCounter("ridgeline_flops_total", "Floating-point operations, by formula.", labels),
@@ -179,10 +181,10 @@ EngineMetrics::Kernel EngineMetrics::AddKernel(MetricsRegistry& registry, const 
                                        "Bytes that kernels must move through device memory, by formula.", labels)};
 }
 
-void EngineMetrics::CountAttend(absl::StatusCode outcome) const {
+void EngineMetrics::Count(const std::vector<base::Counter>& outcomes, absl::StatusCode outcome) {
   std::size_t i = 0;
   while (i + 1 < kOutcomes.size() && kOutcomes[i].code != outcome) ++i;
-  attend_outcomes_[i].Increment();
+  outcomes[i].Increment();
 }
 
 void EngineMetrics::CountAttendKernel(Algorithm algorithm, absl::Duration kernel_time, std::int64_t flops,

@@ -47,7 +47,8 @@ class EngineMetrics {
   SchedulerMetrics scheduler() const { return scheduler_; }
 
   // A request has been answered.
-  void CountAttend(absl::StatusCode outcome) const;
+  void CountAttend(absl::StatusCode outcome) const { Count(attend_outcomes_, outcome); }
+  void CountAppend(absl::StatusCode outcome) const { Count(append_outcomes_, outcome); }
 
   // A kernel has run.
   void CountAttendKernel(kernels::attention::Algorithm algorithm, absl::Duration kernel_time, std::int64_t flops,
@@ -77,9 +78,11 @@ class EngineMetrics {
     base::Gauge limit_bytes;
   };
 
+  static void Count(const std::vector<base::Counter>& outcomes, absl::StatusCode outcome);
   static Kernel AddKernel(base::MetricsRegistry& registry, const std::string& device, kernels::attention::Algorithm algorithm);
   std::array<Kernel, 2> attend_kernels_;        // by Algorithm
   std::vector<base::Counter> attend_outcomes_;  // in the order of kOutcomes
+  std::vector<base::Counter> append_outcomes_;  // likewise
   SchedulerMetrics scheduler_;
   base::Gauge lanes_busy_;
   base::Gauge queue_requests_;

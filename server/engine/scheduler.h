@@ -147,8 +147,8 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   int pending_ends_ ABSL_GUARDED_BY(mutex_) = 0;  // decided, not carried out
   std::uint64_t next_ticket_ ABSL_GUARDED_BY(mutex_) = 0;
   std::uint64_t num_leases_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::Duration mean_lease_time_ ABSL_GUARDED_BY(mutex_);  // of recent launches
-  absl::Time last_progress_ ABSL_GUARDED_BY(mutex_);        // a completion, or the first work after a pause
+  absl::Duration mean_work_time_ ABSL_GUARDED_BY(mutex_);  // a recent launch's on its lane, divided by its works
+  absl::Time last_progress_ ABSL_GUARDED_BY(mutex_);       // a completion, or the first work after a pause
 };
 
 }  // namespace ridgeline::engine

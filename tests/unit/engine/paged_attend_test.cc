@@ -359,6 +359,9 @@ TEST_F(PagedAttendTest, BadAppendsNameTheField) {
   EXPECT_EQ(append([](AppendKeyValueRequest& r) { r.layer = 7; }), "layer");
   EXPECT_EQ(append([](AppendKeyValueRequest& r) { r.lengths = {2}; }), "lengths");
   EXPECT_EQ(append([](AppendKeyValueRequest& r) { r.key = RandomTensor({1, 2, kKvHeads, 16}, 1); }), "key.shape");
+  const std::string text = metrics_.Serialize();
+  EXPECT_THAT(text, HasSubstr("ridgeline_requests_total{operation=\"append_key_value\",outcome=\"ok\"} 1"));
+  EXPECT_THAT(text, HasSubstr("ridgeline_requests_total{operation=\"append_key_value\",outcome=\"invalid_argument\"} 6"));
   ExpectNothingElseChanged();
 }
 

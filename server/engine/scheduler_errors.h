@@ -1,0 +1,15 @@
+// How works end that come to no result.
+#pragma once
+
+#include "absl/status/status.h"
+
+namespace ridgeline::engine {
+
+absl::Status Draining(const char* message);  // UNAVAILABLE
+absl::Status Cancelled();
+absl::Status DeadlineExceeded();
+
+// RESOURCE_EXHAUSTED for want of device memory.
+bool IsOutOfMemory(const absl::Status& status);
+
+}  // namespace ridgeline::engine
