@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Our CUDA attention kernels beside PyTorch's, row by row in turn, so that both sides see the same load history.
 
-    tests/gpu/bench.py BUNDLE/bin/attention_gpu_bench [--quick] > results.jsonl
+    tests/gpu/bench.py BUNDLE/bin/attention_gpu_bench [--quick] [--groups prefill,standard] [--rivals fa2,math] > results.jsonl
 
 Prints a line of JSON for each measurement: the row, the side, times, and the clock and power under sustained load. Without PyTorch
 it measures our side alone.
@@ -100,12 +100,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", help="path of attention_gpu_bench")
     parser.add_argument("--quick", action="store_true", help="fewer rows")
+    parser.add_argument("--groups", help="only rows of these groups, separated by commas")
+    parser.add_argument("--rivals", help="only beside these, separated by commas")
     arguments = parser.parse_args()
     ours = OurBench(arguments.program)
     state = gpu_state.GpuState()
     num_errors = 0
     for row, rivals in table(arguments.quick):
-        for side in ("ridgeline", *(rivals if torch_rivals is not None else ())):
+        if arguments.groups is not None and row["group"] not in arguments.groups.split(","):
+            continue
+        wanted = [rival for rival in rivals if arguments.rivals is None or rival in arguments.rivals.split(",")]
+        for side in ("ridgeline", *(wanted if torch_rivals is not None else ())):
             begin = time.monotonic()
             result = ours.measure(row) if side == "ridgeline" else torch_rivals.measure(side, row)
             # The end of a measurement is the sustained part.
