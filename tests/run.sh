@@ -15,7 +15,15 @@ build() {  # preset [targets...]
   local preset=$1
   shift
   cmake --preset "$preset" >/dev/null
-  cmake --build --preset "$preset" ${@:+--target "$@"} | tail -n 1
+  local log
+  log=$(mktemp)
+  if ! cmake --build --preset "$preset" ${@:+--target "$@"} >"$log"; then
+    grep -A12 '^FAILED' "$log" || tail -n 40 "$log"
+    rm "$log"
+    return 1
+  fi
+  tail -n 1 "$log"
+  rm "$log"
 }
 
 # The optimised build, CUDA code included where there is a toolkit; every test, every header alone.

@@ -72,6 +72,7 @@ class StandardCudaProductsTest : public ::testing::TestWithParam<ProductCase> {
             .query_tokens = p.query_tokens,
             .key_tokens = p.key_tokens,
             .query_stride_tokens = p.query_tokens,
+            .first_key_token = 0,
             .key_stride_tokens = p.key_tokens + kUnusedKeys,
             .first_score = 0,
             .first_product_token = 0};
