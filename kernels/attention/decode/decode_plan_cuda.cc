@@ -15,14 +15,10 @@
 namespace ridgeline::kernels::attention {
 namespace {
 
-// Much work is done fastest by blocks that walk many KV heads together: a page is then visited at once, which gains more than
-// merging larger parts costs. Of small pages all heads, where a multiprocessor has so many bytes to read; pages of 64 are large
-// enough for four.
-constexpr std::int64_t kSmallPageTogetherBytes = 16 << 20;
-constexpr std::int64_t kLargePageTogetherBytes = 4 << 20;
-constexpr std::int64_t kLargePageTokens = 64;
-constexpr int kLargePageHeads = 4;
-// All heads too where sequences alone keep this part of the blocks busy, for then hardly anything is to be merged.
+// Where a multiprocessor has so many bytes to read, blocks walk all KV heads together: a page is then visited at once, which
+// gains more than merging larger parts costs.
+constexpr std::int64_t kTogetherBytes = 16 << 20;
+// So do they where sequences alone keep this part of the blocks busy, for then hardly anything is to be merged.
 constexpr double kBusyEnough = 0.75;
 // With fewer sequences times KV heads, blocks walk single heads: parts to merge are smallest.
 constexpr std::int64_t kFewUnits = 64;
@@ -104,18 +100,16 @@ void PlanDecodeOnCuda(const AttentionShape& shape, const Sequence* sequences, co
   schedule.warps_log2 = Log2(num_warps);
   const int most_heads = ChooseMostHeads(shape, schedule.head_dim, num_warps, schedule.rows);
   const bool are_many = static_cast<double>(shape.num_sequences) >= kBusyEnough * schedule.num_blocks;
-  const bool has_large_pages = shape.page_tokens >= kLargePageTokens && !are_many;
   const int few_heads = shape.num_sequences * shape.kv_heads < kFewUnits ? 1 : std::min(2, most_heads);
-  schedule.together = Divide(shape, has_large_pages ? std::min(kLargePageHeads, most_heads) : most_heads, schedule.num_blocks);
+  schedule.together = Divide(shape, most_heads, schedule.num_blocks);
   schedule.apart = Divide(shape, few_heads, schedule.num_blocks);
   schedule.hides_keys = HidesKeys(shape, query_tokens);
   schedule.group_heads = FastDivision(static_cast<std::uint32_t>(shape.GroupHeads()));
   schedule.page_tokens = FastDivision(static_cast<std::uint32_t>(shape.page_tokens));
   // Of all KV heads.
   const std::int64_t tile_bytes = kDecodeTileKeys * shape.kv_heads * (shape.head_dim + shape.value_head_dim) * 2;
-  const std::int64_t together_bytes = has_large_pages ? kLargePageTogetherBytes : kSmallPageTogetherBytes;
   schedule.stream_tiles = limits.l2_cache_bytes / tile_bytes;
-  schedule.together_tiles = are_many ? 0 : schedule.num_blocks * together_bytes / tile_bytes;
+  schedule.together_tiles = are_many ? 0 : schedule.num_blocks * kTogetherBytes / tile_bytes;
   schedule.aligned_tiles = schedule.num_blocks * kAlignedBytes / tile_bytes;
   plan.query_block = schedule.rows;
   plan.key_block = kDecodeTileKeys;
