@@ -71,9 +71,9 @@ TEST(SharedDeviceTest, TwoDaemonsGiveEachTheirOwnAnswers) {
 TEST(SharedDeviceTest, AFullDeviceRefusesWithTheNumbersAndServesOn) {
   Daemon daemon({"--memory_limit_bytes=134217728"});
   const Client client = Connect(daemon.unix_address());
-  // Takes 100 MB of 134: float32, two layers, 3072 bytes a page.
-  ASSERT_OK_AND_ASSIGN(const v1::KvCache cache, client.CreateKvCache(CacheRequest("large", 32'500)));
-  const absl::Status no_cache = client.CreateKvCache(CacheRequest("another", 32'500)).status();
+  // Takes 100 MB of 134: float32, two layers, 1536 bytes a page.
+  ASSERT_OK_AND_ASSIGN(const v1::KvCache cache, client.CreateKvCache(CacheRequest("large", 65'000)));
+  const absl::Status no_cache = client.CreateKvCache(CacheRequest("another", 65'000)).status();
   EXPECT_THAT(no_cache, StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_EQ(client::ErrorReason(no_cache), "OUT_OF_MEMORY");
 
