@@ -11,14 +11,26 @@
 
 namespace ridgeline::kernels::attention {
 
+namespace {
+
+// Kernels count the tokens of all keys together in 32 bits where they gather them.
+constexpr std::int64_t kMostKeyTokens = std::int64_t{1} << 32;
+
+std::string TooMany(std::int64_t sequence_idx, std::int64_t tokens, const char* what, std::int64_t most) {
+  return "sequence " + std::to_string(sequence_idx) + " has " + std::to_string(tokens) + " " + what +
+         "; CUDA devices support up to " + std::to_string(most) + ", the CPU device any number";
+}
+
+}  // namespace
+
 std::string WhyNotOnCuda(const AttentionShape& shape, const Sequence* sequences) {
   for (std::int64_t i = 0; i < shape.num_sequences; ++i) {
-    const bool too_many_queries = sequences[i].query_tokens > kMaxIntTokens;
-    if (!too_many_queries && sequences[i].key_tokens <= kMaxIntTokens) continue;
-    return "sequence " + std::to_string(i) + " has " +
-           std::to_string(too_many_queries ? sequences[i].query_tokens : sequences[i].key_tokens) +
-           (too_many_queries ? " query" : " key") + " tokens; CUDA devices support up to " + std::to_string(kMaxIntTokens) +
-           ", the CPU device any number";
+    const std::int64_t query_tokens = sequences[i].query_tokens, key_tokens = sequences[i].key_tokens;
+    const std::int64_t key_begin = sequences[i].key_begin;
+    if (query_tokens > kMaxIntTokens) return TooMany(i, query_tokens, "query tokens", kMaxIntTokens);
+    if (key_tokens > kMaxIntTokens) return TooMany(i, key_tokens, "key tokens", kMaxIntTokens);
+    if (shape.IsPaged() || key_begin <= kMostKeyTokens - key_tokens) continue;
+    return TooMany(i, key_begin + key_tokens, "key tokens in the batch up to its end", kMostKeyTokens);
   }
   return "";
 }

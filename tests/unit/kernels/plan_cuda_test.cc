@@ -323,6 +323,18 @@ TEST(PlanOnCudaTest, SaysWhichSequenceIsTooLong) {
   EXPECT_THAT(WhyNotOnCuda(problem.shape, problem.sequences.data()), HasSubstr("sequence 0 has 536870914 query tokens"));
 }
 
+TEST(PlanOnCudaTest, SaysWhichSequenceLiesTooFar) {
+  Problem problem = Heads(1, 1, 8);
+  problem.Add(1, 10);
+  problem.sequences[0].key_begin = (std::int64_t{1} << 32) - 10;
+  EXPECT_EQ(WhyNotOnCuda(problem.shape, problem.sequences.data()), "");
+  ++problem.sequences[0].key_begin;
+  EXPECT_THAT(WhyNotOnCuda(problem.shape, problem.sequences.data()),
+              HasSubstr("sequence 0 has 4294967297 key tokens in the batch"));
+  problem.shape.page_tokens = 16;  // key_begin counts pages then
+  EXPECT_EQ(WhyNotOnCuda(problem.shape, problem.sequences.data()), "");
+}
+
 TEST(PlanOnCudaTest, ObeysTheRequestAndSaysWhy) {
   const Problem problem = Dense(2, 4096, 4096, 4, 4, 64, DataType::kFloat32);  // S: 2 * 4 * 4096 * 4096 * 4 bytes
   const AttentionPlan chosen = problem.Plan();
