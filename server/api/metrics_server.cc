@@ -2,6 +2,9 @@
 
 #include <CivetServer.h>
 
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
 #include <functional>
 #include <future>
 #include <string>
@@ -10,7 +13,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 
 namespace ridgeline::api {
 namespace {
@@ -98,9 +104,34 @@ class CivetMetricsServer : public MetricsServer {
     address_ = absl::StrCat(address.substr(0, address.rfind(':') + 1), server_.getListeningPorts().front());
   }
 
+  // civetweb looks whether it is to stop when a connection comes, or else every two seconds: so connections come.
+  ~CivetMetricsServer() override {
+    std::atomic<bool> is_closed = false;
+    std::future<void> knocks;
+    try {
+      knocks = std::async(std::launch::async, [&] {
+        for (; !is_closed; absl::SleepFor(absl::Milliseconds(5))) Knock();
+      });
+    } catch (const std::system_error&) {
+      // Then it takes its two seconds.
+    }
+    server_.close();
+    is_closed = true;
+  }
+
   const std::string& address() const override { return address_; }
 
  private:
+  void Knock() const {
+    const std::size_t colon = address_.rfind(':');
+    std::string host = address_.substr(0, colon);
+    if (absl::StartsWith(host, "[")) host = host.substr(1, host.size() - 2);
+    char error[100];
+    mg_connection* const connection =
+        mg_connect_client(host.c_str(), std::atoi(address_.c_str() + colon + 1), /*use_ssl=*/0, error, sizeof(error));
+    if (connection != nullptr) mg_close_connection(connection);
+  }
+
   PageHandler metrics_;
   PageHandler healthz_;
   PageHandler readyz_;
