@@ -75,8 +75,8 @@ class SequenceWriter {
   // RESOURCE_EXHAUSTED as for AppendKeyValue. After an error nothing of the chunk is there and it may be sent again.
   virtual std::shared_ptr<Call> Append(IncomingChunk chunk, CallContext context, Done done) = 0;
 
-  // All chunks have come: the sequence appears; its name is returned. Errors: FAILED_PRECONDITION if tokens are missing;
-  // ALREADY_EXISTS; NOT_FOUND if the cache has gone.
+  // All chunks have come: the sequence appears; its name is returned. Errors: INVALID_ARGUMENT (reason TRUNCATED_EXPORT) if
+  // tokens are missing; ALREADY_EXISTS; NOT_FOUND if the cache has gone.
   virtual absl::StatusOr<std::string> Commit() = 0;
 };
 

@@ -47,8 +47,9 @@ class SequenceWriterImpl final : public SequenceWriter {
 
   absl::StatusOr<std::string> Commit() override {
     if (layer_ < header_.layers) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("layer ", layer_, " has ", token_, " tokens; the header says ", header_.lengths[layer_]));
+      return base::WithReason(absl::InvalidArgumentError(absl::StrCat("layer ", layer_, " has ", token_,
+                                                                      " tokens; the header says ", header_.lengths[layer_])),
+                              base::kReasonTruncatedExport);
     }
     return store_.Publish(*transfer_).name;
   }

@@ -384,7 +384,7 @@ TEST_F(PagedAttendTest, AnExportIsASnapshotThatCanBeImported) {
     ASSERT_OK(next.Wait());
     if (!next.Wait()->has_value()) break;
     const OutgoingChunk& chunk = **next.Wait();
-    EXPECT_THAT(writer->Commit(), StatusIs(absl::StatusCode::kFailedPrecondition));
+    EXPECT_THAT(writer->Commit(), StatusIs(absl::StatusCode::kInvalidArgument));
     const auto incoming = [](const OutputTensor& tensor) {
       InlineData data;
       data.slices = {{tensor.data->data(), tensor.data->size_bytes()}};
