@@ -31,7 +31,7 @@ release() {
   step "release: build"
   build release all all_verify_interface_header_sets
   step "release: tests"
-  ctest --preset release --no-tests=error
+  ctest --preset release --no-tests=error -j "$(nproc)"
 }
 
 # Clang's address and leak sanitizer; its thread-safety analysis checks the locks of the same build. The load's minute is the
@@ -40,7 +40,7 @@ asan() {
   step "asan: build"
   build asan
   step "asan: tests"
-  RIDGELINE_LOAD_SECONDS=15 ctest --preset asan --no-tests=error -LE house
+  RIDGELINE_LOAD_SECONDS=15 ctest --preset asan --no-tests=error -j "$(nproc)" -LE house
 }
 
 # A minute of mutated requests on the Attend path, under the address sanitizer.
@@ -55,7 +55,7 @@ tsan() {
   step "tsan: build"
   build tsan tsan_tests
   step "tsan: tests"
-  ctest --preset tsan --no-tests=error -L tsan
+  ctest --preset tsan --no-tests=error -j "$(nproc)" -L tsan
 }
 
 step "packages"

@@ -95,7 +95,8 @@ absl::StatusOr<SequenceFileReader> SequenceFileReader::Open(std::string path) {
   if (version != kVersion) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": file version ", version, "; version ", kVersion, " is read"));
   }
-  return SequenceFileReader(std::move(path), std::move(file), size_bytes - static_cast<std::int64_t>(file.tellg()));
+  const std::int64_t remaining_bytes = size_bytes - static_cast<std::int64_t>(file.tellg());
+  return SequenceFileReader(std::move(path), std::move(file), remaining_bytes);
 }
 
 SequenceFileReader::SequenceFileReader(std::string path, std::ifstream file, std::int64_t remaining_bytes)
