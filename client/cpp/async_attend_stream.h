@@ -29,7 +29,8 @@ class AttendStreamEvents {
 
   // The answer to the first request not answered yet.
   virtual void OnAnswer(const v1::AttendResponse& response) = 0;
-  // The last event: OK after WritesDone and all answers, else why the stream broke off.
+  // The last event: OK after WritesDone and all answers, else why the stream broke off. The client that opened the stream lives
+  // until then.
   virtual void OnEnd(const absl::Status& status) = 0;
 };
 

@@ -72,9 +72,14 @@ void AttendStreamReactor::OnReadDone(bool ok) {
 }
 
 void AttendStreamReactor::OnDone(const grpc::Status& status) {
-  const std::shared_ptr<AttendStreamReactor> self = std::move(self_);
-  events_.OnEnd(answer_is_garbage_ ? absl::InternalError("the server's answer is no AttendResponse")
-                                   : ErrorFromWire(status.error_code(), status.error_message(), status.error_details()));
+  const absl::Status ended = answer_is_garbage_
+                                 ? absl::InternalError("the server's answer is no AttendResponse")
+                                 : ErrorFromWire(status.error_code(), status.error_message(), status.error_details());
+  AttendStreamEvents& events = events_;
+  // May delete this, and so lets go of the channel before anybody hears of the end. Whoever lets go of the last channel joins
+  // gRPC's threads, and this is one of them.
+  { const std::shared_ptr<AttendStreamReactor> self = std::move(self_); }
+  events.OnEnd(ended);
 }
 
 }  // namespace ridgeline::client
