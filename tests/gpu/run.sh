@@ -85,21 +85,22 @@ summary() {
     END { if (ran) printf "%d passed, %d failed, %d skipped", passed, ran - passed - skipped, skipped; print sanitizer }'
 }
 
-# kernels NAME LIMIT FILTER: in several processes, since the references, on the host, take most of the time.
+# kernels NAME LIMIT PROCESSES FILTER: the references, on the host, take most of the time, so several processes share the tests.
 shards=$((($(nproc) + 1) / 2))
 kernels() {
   step correctness "gpu_kernel_test $1" "$2" sh -c 'seq 0 $(($1 - 1)) | xargs -P "$1" -I{} sh -c '\''
       log=$(GTEST_TOTAL_SHARDS="$1" GTEST_SHARD_INDEX={} "$2" --gtest_brief=1 "--gtest_filter=$3" 2>&1); status=$?
-      printf "%s\n" "$log"; exit "$status"'\'' sh "$@"' sh "$shards" "$bin/gpu_kernel_test" "$3"
+      printf "%s\n" "$log"; exit "$status"'\'' sh "$@"' sh "$3" "$bin/gpu_kernel_test" "$4"
 }
 
 correctness() {
   # Processes of their own: a kernel's fault ends everything in its process.
   local large='*Offsets*:*Huge*:*Cuda*'
-  kernels shapes 400 '*AttentionTest.*'
-  kernels large 200 "$large"
-  kernels decode 300 '*DecodeTest*'
-  kernels others 200 "-*AttentionTest.*:*DecodeTest*:$large"
+  kernels shapes 400 "$shards" '*AttentionTest.*'
+  # One after the other: two of them at once don't find the memory, and skip.
+  kernels large 200 1 "$large"
+  kernels decode 300 "$shards" '*DecodeTest*'
+  kernels others 200 "$shards" "-*AttentionTest.*:*DecodeTest*:$large"
   [[ ! -x "$bin/cuda_device_test" ]] || step correctness cuda_device_test 200 "$bin/cuda_device_test" --gtest_brief=1
 }
 
