@@ -34,6 +34,7 @@ using gpu::Stream;
 using support::AttentionCase;
 using support::AttentionOptions;
 using support::AttentionProblem;
+using support::Causal;
 using support::DeriveSeed;
 using support::Paged;
 using support::RaggedProblem;
@@ -65,13 +66,6 @@ class DecodeTest : public ::testing::TestWithParam<DataType> {
 
 INSTANTIATE_TEST_SUITE_P(All, DecodeTest, ::testing::Values(DataType::kFloat16, DataType::kBFloat16),
                          [](const auto& param) { return Name(param.param); });
-
-AttentionOptions Causal() {
-  AttentionOptions options;
-  options.name = "causal";
-  options.causal = true;
-  return options;
-}
 
 TEST_P(DecodeTest, EveryGroupAndHeadDim) {
   std::size_t turn = 0;

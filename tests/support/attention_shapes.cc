@@ -128,6 +128,13 @@ void AddForks(Problems& problems) {
 
 }  // namespace
 
+AttentionOptions Causal() {
+  AttentionOptions options;
+  options.name = "causal";
+  options.causal = true;
+  return options;
+}
+
 AttentionProblem DenseProblem(std::int64_t batch, std::int64_t query_tokens, std::int64_t key_tokens, std::int64_t query_heads,
                               std::int64_t kv_heads, std::int64_t head_dim, std::int64_t value_head_dim) {
   AttentionProblem problem;

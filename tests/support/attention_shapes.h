@@ -53,6 +53,9 @@ struct AttentionOptions {
   std::optional<kernels::DataType> output_data_type;  // unset: as the inputs
 };
 
+// A causal mask and nothing else.
+AttentionOptions Causal();
+
 // One value of one option. Values of the same option exclude each other.
 struct OptionVariant {
   std::string name;

@@ -24,6 +24,7 @@ using support::AllWithin;
 using support::AttentionCase;
 using support::AttentionOptions;
 using support::AttentionProblem;
+using support::Causal;
 using support::DeriveSeed;
 using support::Paged;
 using support::RaggedProblem;
@@ -56,13 +57,6 @@ INSTANTIATE_TEST_SUITE_P(All, AttentionPagedTest,
                          [](const auto& param) {
                            return std::string(Name(std::get<0>(param.param))) + "_" + Name(std::get<1>(param.param));
                          });
-
-AttentionOptions Causal() {
-  AttentionOptions options;
-  options.name = "causal";
-  options.causal = true;
-  return options;
-}
 
 // A prefill beside chunks and decode steps, a sequence shorter than any page but one, an empty one, one without queries.
 AttentionProblem MixedBatch() { return RaggedProblem({1, 65, 3, 1, 0, 17}, {200, 65, 130, 0, 9, 2}, 6, 2, 64); }

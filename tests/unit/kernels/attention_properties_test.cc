@@ -25,6 +25,7 @@ using support::AllWithin;
 using support::AttentionCase;
 using support::AttentionOptions;
 using support::AttentionProblem;
+using support::Causal;
 using support::DenseProblem;
 using support::DeriveSeed;
 
@@ -44,13 +45,6 @@ INSTANTIATE_TEST_SUITE_P(All, AttentionPropertiesTest,
                          [](const auto& param) {
                            return std::string(Name(std::get<0>(param.param))) + "_" + Name(std::get<1>(param.param));
                          });
-
-AttentionOptions Causal() {
-  AttentionOptions options;
-  options.name = "causal";
-  options.causal = true;
-  return options;
-}
 
 TEST_P(AttentionPropertiesTest, ConstantValuesComeBack) {
   for (const std::int64_t key_tokens : {1, 2, 63, 64, 65, 300, 1000}) {
