@@ -35,6 +35,8 @@ class MmaAttention {
   using Blocks = std::conditional_t<Traits::kGathersKeys, GatheredBlocks<Traits>, ContiguousBlocks<Traits>>;
   static constexpr int kRowMmas = Traits::kRowMmas;
   static constexpr int kTileKeys = Traits::kTileKeys;
+  // So many rows lie in the first fragment of one warp.
+  static constexpr int kFewRows = 16;
 
  public:
   __device__ MmaAttention(const FlashArguments& arguments, Shared& shared)
@@ -135,7 +137,11 @@ class MmaAttention {
     if (!wanted) return;
     RaiseReferences(scores, step);
     Weigh(scores);
-    AddWeightedValues(scores);
+    if (facts_.place.num_rows <= kFewRows) {
+      AddWeightedValues<2>(scores);
+    } else {
+      AddWeightedValues<1>(scores);
+    }
   }
 
   // Until the block's values have arrived and its keys are done with; then the next keys may come.
@@ -339,31 +345,47 @@ class MmaAttention {
     }
   }
 
-  // O += P·V. Two neighbouring fragments of S, rounded, are one of P.
+  // O += P·V. Two neighbouring fragments of S, rounded, are one of P. Of kParts = 2 the second is what rounding took away:
+  // products with it cost no time where rows are few, and of few numbers rounded no mean is exact.
+  template <int kParts>
   __device__ __forceinline__ void AddWeightedValues(const Scores& weights) {
+    constexpr int kFragments = kParts == 1 ? kRowMmas : 1;
     const std::uint32_t value_address = smem_value_.ChunkAddress(lane() % 16, lane() / 16);
 #pragma unroll
     for (int step = 0; step < Traits::kKeyMmas / 2; ++step) {
-      std::uint32_t weight[kRowMmas][4];
+      std::uint32_t weight[kFragments][kParts][4];
 #pragma unroll
-      for (int i = 0; i < kRowMmas; ++i) {
+      for (int i = 0; i < kFragments; ++i) {
         const auto& low = weights[i][2 * step];
         const auto& high = weights[i][2 * step + 1];
-        weight[i][0] = PackPair<T>(low[0], low[1]);
-        weight[i][1] = PackPair<T>(low[2], low[3]);
-        weight[i][2] = PackPair<T>(high[0], high[1]);
-        weight[i][3] = PackPair<T>(high[2], high[3]);
+        PackParts(weight[i], 0, low[0], low[1]);
+        PackParts(weight[i], 1, low[2], low[3]);
+        PackParts(weight[i], 2, high[0], high[1]);
+        PackParts(weight[i], 3, high[2], high[3]);
       }
 #pragma unroll
       for (int d = 0; d < Traits::kOutputMmas; d += 2) {
         std::uint32_t value[4];
         LdMatrixX4Transposed(value, Traits::KeyTile::AtStep(value_address, d / 2) + step * 16 * Traits::KeyTile::kPitchBytes);
 #pragma unroll
-        for (int i = 0; i < kRowMmas; ++i) {
-          Mma16816<T>(output_[i][d], weight[i], value[0], value[1]);
-          Mma16816<T>(output_[i][d + 1], weight[i], value[2], value[3]);
+        for (int i = 0; i < kFragments; ++i) {
+#pragma unroll
+          for (int part = 0; part < kParts; ++part) {
+            Mma16816<T>(output_[i][d], weight[i][part], value[0], value[1]);
+            Mma16816<T>(output_[i][d + 1], weight[i][part], value[2], value[3]);
+          }
         }
       }
+    }
+  }
+
+  // Two weights as pairs of T that sum up to them, the largest first.
+  template <int kParts>
+  __device__ static void PackParts(std::uint32_t (&parts)[kParts][4], int register_idx, float first, float second) {
+    parts[0][register_idx] = PackPair<T>(first, second);
+    if constexpr (kParts > 1) {
+      const float2 rounded = UnpackPair<T>(parts[0][register_idx]);
+      parts[1][register_idx] = PackPair<T>(first - rounded.x, second - rounded.y);
     }
   }
 
