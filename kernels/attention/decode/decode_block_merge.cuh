@@ -27,7 +27,7 @@ __device__ __forceinline__ std::uint32_t Seal(float value) {
 
 // The workspace: each block has room for two parts, 0 for the unit in which its share begins, 1 for the one in
 // which it ends.
-//   outputs [2 * blocks, heads, rows, kHeadDim], then stats [2 * blocks, heads, rows] of (maximum, sum)
+//   [2 * blocks, heads, rows, kPartPitch]: a row's columns, then (maximum, sum)
 template <typename Traits>
 class PartialRows {
  public:
@@ -35,23 +35,20 @@ class PartialRows {
       : rows_(arguments.schedule.rows),
         heads_(heads),
         team_(team),
-        outputs_(static_cast<float*>(arguments.params.merge_workspace)),
-        stats_(reinterpret_cast<float2*>(outputs_ +
-                                         std::int64_t{2} * static_cast<int>(gridDim.x) * heads * rows_ * Traits::kHeadDim)) {}
+        parts_(static_cast<float*>(arguments.params.merge_workspace)) {}
 
   // Slots are 0 and 1.
-  __device__ __forceinline__ float* OutputOf(int block, int slot, int row) const {
-    return outputs_ + std::int64_t{Index(block, slot, row)} * Traits::kHeadDim;
+  __device__ __forceinline__ float* RowOf(int block, int slot, int row) const {
+    return parts_ + (((2 * block + slot) * heads_ + team_) * rows_ + row) * Traits::kPartPitch;
   }
-  __device__ __forceinline__ float2* StatsOf(int block, int slot, int row) const { return stats_ + Index(block, slot, row); }
 
-  // Rows from a slot to the same row of the next, and from a block to the next.
-  __device__ int SlotRows() const { return heads_ * rows_; }
-  __device__ int BlockRows() const { return 2 * SlotRows(); }
+  // Floats from a row in slot 0 to the same row of slot 1, and from a block to the next.
+  __device__ int SlotStride() const { return heads_ * rows_ * Traits::kPartPitch; }
+  __device__ int BlockStride() const { return 2 * SlotStride(); }
 
   // In a slot of this block.
   __device__ __forceinline__ void Leave(int slot, int row, const OutputRow<Traits>& output) const {
-    float* const to = OutputOf(static_cast<int>(blockIdx.x), slot, row);
+    float* const to = RowOf(static_cast<int>(blockIdx.x), slot, row);
 #pragma unroll
     for (int p = 0; p < Traits::kPieces; ++p) {
       if (!OutputRow<Traits>::HasColumn(p)) continue;
@@ -60,18 +57,15 @@ class PartialRows {
                      {Seal(columns[0]), Seal(columns[1]), Seal(columns[2]), Seal(columns[3])});
     }
     if (Traits::lane() == 0) {
-      StoreRelaxed8(StatsOf(static_cast<int>(blockIdx.x), slot, row), {Seal(output.maximum), Seal(output.sum)});
+      StoreRelaxed8(to + Traits::kHeadDim, {Seal(output.maximum), Seal(output.sum)});
     }
   }
 
  private:
-  __device__ int Index(int block, int slot, int row) const { return ((2 * block + slot) * heads_ + team_) * rows_ + row; }
-
   const int rows_;
   const int heads_;
   const int team_;
-  float* const outputs_;
-  float2* const stats_;
+  float* const parts_;
 };
 
 // Sums rows of the parts of blocks [first_block, first_block + num_parts). A block's part of a unit is in its slot 0, but of
@@ -91,10 +85,10 @@ class BlockMerge {
 
   // Leaves the row's parts empty.
   __device__ __forceinline__ void Clear(int row) const {
-    float* part = PartOf(0, row);
+    float* part = PartOf(0, row) + OutputRow<Traits>::Column(0);
 #pragma unroll 1
-    for (int i = 0; i < num_parts_; ++i, part += Stride()) {
-      float* const output = part + (i == 0 ? FirstOffset() : 0);
+    for (int i = 0; i < num_parts_; ++i, part += partial_.BlockStride()) {
+      float* const output = part + (i == 0 ? partial_.SlotStride() : 0);
 #pragma unroll
       for (int p = 0; p < Traits::kPieces; ++p) {
         if (OutputRow<Traits>::HasColumn(p)) StoreRelaxed16(output + 128 * p, {kEmptyWord, kEmptyWord, kEmptyWord, kEmptyWord});
@@ -105,12 +99,8 @@ class BlockMerge {
  private:
   static constexpr int kAtOnce = 16 / Traits::kPieces;
 
-  // The lane's first column of a part, in slot 0; floats to the next part; floats from there to slot 1.
-  __device__ float* PartOf(int part, int row) const {
-    return partial_.OutputOf(first_block_ + part, 0, row) + OutputRow<Traits>::Column(0);
-  }
-  __device__ int Stride() const { return partial_.BlockRows() * Traits::kHeadDim; }
-  __device__ int FirstOffset() const { return partial_.SlotRows() * Traits::kHeadDim; }
+  // In slot 0.
+  __device__ float* PartOf(int part, int row) const { return partial_.RowOf(first_block_ + part, 0, row); }
 
   // Adds parts first to first + kAtOnce - 1.
   __device__ __forceinline__ void AddParts(OutputRow<Traits>& merged, int row, int first) const {
@@ -126,8 +116,10 @@ class BlockMerge {
     merged.maximum = __shfl_sync(kAllLanes, merged.maximum, 0);
     const float factor_before = Exp2((before - ReferenceOf(merged.maximum)) * log2_scale_);
     const float factor = Exp2((stats.x - ReferenceOf(merged.maximum)) * log2_scale_);
-    const float sum = factor * stats.y;
-    merged.sum *= factor_before;
+    float sum = factor * stats.y;
+#pragma unroll
+    for (int distance = kAtOnce / 2; distance > 0; distance /= 2) sum += __shfl_xor_sync(kAllLanes, sum, distance);
+    merged.sum = merged.sum * factor_before + __shfl_sync(kAllLanes, sum, 0);
 #pragma unroll
     for (int p = 0; p < Traits::kPieces; ++p) {
 #pragma unroll
@@ -135,7 +127,6 @@ class BlockMerge {
     }
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
-      merged.sum += __shfl_sync(kAllLanes, sum, i);
       const float part_factor = __shfl_sync(kAllLanes, factor, i);
 #pragma unroll
       for (int p = 0; p < Traits::kPieces; ++p) {
@@ -150,8 +141,8 @@ class BlockMerge {
   // first + i, which is empty afterwards.
   __device__ __forceinline__ float2 Await(uint4 (&words)[kAtOnce][Traits::kPieces], int row, int first, int count) const {
     const int lane = Traits::lane();
-    float2* const stats_at = partial_.StatsOf(first_block_ + first + lane, first + lane == 0 ? 1 : 0, row);
-    const float* const begin = PartOf(first, row);
+    float* const stats_at = PartOf(first + lane, row) + (first + lane == 0 ? partial_.SlotStride() : 0) + Traits::kHeadDim;
+    const float* const begin = PartOf(first, row) + OutputRow<Traits>::Column(0);
     uint2 stats = {__float_as_uint(-INFINITY), 0};
     std::uint32_t largest;
     do {
@@ -159,8 +150,8 @@ class BlockMerge {
       largest = max(stats.x, stats.y);
       const float* part = begin;
 #pragma unroll
-      for (int i = 0; i < kAtOnce; ++i, part += Stride()) {
-        const float* const output = i == 0 && first == 0 ? part + FirstOffset() : part;
+      for (int i = 0; i < kAtOnce; ++i, part += partial_.BlockStride()) {
+        const float* const output = i == 0 && first == 0 ? part + partial_.SlotStride() : part;
 #pragma unroll
         for (int p = 0; p < Traits::kPieces; ++p) {
           words[i][p] = {0, 0, 0, 0};

@@ -16,13 +16,13 @@
 
 #include "kernels/attention/decode/decode_arguments.h"
 #include "kernels/attention/decode/decode_block_merge.cuh"
+#include "kernels/attention/decode/decode_cache.cuh"
 #include "kernels/attention/decode/decode_load.cuh"
 #include "kernels/attention/decode/decode_rows.cuh"
 #include "kernels/attention/decode/decode_team_merge.cuh"
 #include "kernels/attention/decode/decode_tile.cuh"
 #include "kernels/attention/decode/decode_traits.cuh"
 #include "kernels/attention/decode/decode_walk.cuh"
-#include "kernels/common/cache_policy.cuh"
 #include "kernels/common/cp_async.cuh"
 #include "kernels/common/shared_memory.cuh"
 
@@ -50,26 +50,24 @@ class DecodeBlock {
         memory_(memory),
         unit_(first) {}
 
-  // `policy` is how the L2 cache is to treat keys and values.
-  __device__ void Run(std::uint64_t policy) {
+  __device__ void Run(const TileCachePolicy& policy) {
     const std::uint32_t ring = SharedAddress(memory_) + Traits::warp() * Traits::kRingBytes;
     TileLoader<Traits> loader(arguments_, share_, first_, team(), warp_in_team(), team_warps(), ring, policy);
     place_ = warp_in_team();
     std::uint32_t slot = Traits::kRingBytes - Traits::kSlotBytes;
-    // Each turn but the first starts the copy of one tile and, once the ring has filled, computes with another.
+    // Each turn but the first starts the copy of one tile and, once the ring has filled, computes with the oldest.
 #pragma unroll 1
     for (int turn = 0;; ++turn) {
-      if (turn > Traits::kStages) {
-        if (!MoveToTile()) break;
-        CpAsyncWait<Traits::kStages - 1>();
-        __syncwarp();
-        softmax_.Add(ring + slot, unit_.KeyAt(place_));
-        place_ += team_warps();
-        __syncwarp();  // the slot is free
-      }
       loader.LoadNext(slot);
       CpAsyncCommit();
       slot = slot + Traits::kSlotBytes == Traits::kRingBytes ? 0 : slot + Traits::kSlotBytes;
+      if (turn < Traits::kStages) continue;
+      if (!MoveToTile()) break;
+      CpAsyncWait<Traits::kStages - 1>();
+      __syncwarp();
+      softmax_.Add(ring + slot, unit_.KeyAt(place_));
+      place_ += team_warps();
+      __syncwarp();  // the slot is free
     }
     MergeFirstUnit();
   }
@@ -112,13 +110,14 @@ class DecodeBlock {
     const DecodeShared<Traits> shared(memory_, 1 << arguments_.schedule.warps_log2, even_rows);
     const TeamMerge<Traits> merge(shared.outputs, shared.stats, even_rows, team() << team_warps_log2_, team_warps(),
                                   1 + team());
-    merge.Run(softmax_, rows.size(), log2_scale(), [&](int row, const OutputRow<Traits>& output) {
+    merge.Run(softmax_, rows.size(), log2_scale(), !has_ended_unit_, [&](int row, const OutputRow<Traits>& output) {
       if (is_whole) {
         RowDestination<Traits>(arguments_, rows, row).Store(output);
       } else {
         partial.Leave(unit_.begin >= 0 ? 1 : 0, row, output);
       }
     });
+    has_ended_unit_ = true;
   }
 
   // If the share has the last tile, but not the first, of the unit in which it begins.
@@ -144,6 +143,7 @@ class DecodeBlock {
   TileSoftmax<Traits> softmax_;
   Unit unit_;  // of the tile that is computed next
   bool is_new_ = true;
+  bool has_ended_unit_ = false;
   int place_ = 0;  // of the tile that is computed next, in the share
 };
 
@@ -167,8 +167,7 @@ __global__ void __launch_bounds__(32 * Traits::kMaxWarps, 1) DecodeKernel(const 
   const Share share(arguments, survey);
   if (share.tiles > 0) {
     const Unit first = FindUnit(arguments.params, survey, share);
-    const bool fits_cache = survey.tiles <= arguments.schedule.stream_tiles;
-    DecodeBlock<Traits>(arguments, share, first, memory).Run(fits_cache ? EvictNormalPolicy() : EvictFirstPolicy());
+    DecodeBlock<Traits>(arguments, share, first, memory).Run(TileCachePolicy(survey.tiles, arguments.schedule));
   }
   if (survey.fewest == 0) StoreEmptyRows<Traits>(arguments);
 }

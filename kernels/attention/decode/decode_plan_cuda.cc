@@ -26,6 +26,10 @@ constexpr std::int64_t kFewUnits = 64;
 // few blocks that have nothing to do.
 constexpr std::int64_t kAlignedBytes = 4 << 20;
 
+// Of the L2 cache, where keys and values may stay; and what of more than that is to stay beside what passes by. Measured; each
+// half of the cache may hold a line.
+constexpr double kFittingPart = 2. / 3, kKeptPart = 1. / 3;
+
 std::int64_t MostQueryTokens(const AttentionShape& shape, const Sequence* sequences) {
   std::int64_t most = 0;
   for (std::int64_t i = 0; i < shape.num_sequences; ++i) most = std::max(most, sequences[i].query_tokens);
@@ -67,9 +71,9 @@ bool HidesKeys(const AttentionShape& shape, std::int64_t query_tokens) {
   return shape.window_left < kMaxIntTokens || (query_tokens > 1 && shape.window_right < kMaxIntTokens);
 }
 
-// Bytes that a block leaves for others: two parts, each of whole rows with their maximum and sum.
-std::int64_t PartBytes(std::int64_t part_floats, int head_dim) {
-  return 2 * (part_floats + part_floats / head_dim * 2) * static_cast<std::int64_t>(sizeof(float));
+// Bytes that a block leaves for others: two parts.
+std::int64_t PartBytes(std::int64_t part_rows, int head_dim) {
+  return 2 * part_rows * DecodePartPitch(head_dim) * static_cast<std::int64_t>(sizeof(float));
 }
 
 }  // namespace
@@ -108,13 +112,13 @@ void PlanDecodeOnCuda(const AttentionShape& shape, const Sequence* sequences, co
   schedule.page_tokens = FastDivision(static_cast<std::uint32_t>(shape.page_tokens));
   // Of all KV heads.
   const std::int64_t tile_bytes = kDecodeTileKeys * shape.kv_heads * (shape.head_dim + shape.value_head_dim) * 2;
-  schedule.stream_tiles = limits.l2_cache_bytes / tile_bytes;
+  schedule.fitting_tiles = static_cast<std::int64_t>(kFittingPart * static_cast<double>(limits.l2_cache_bytes)) / tile_bytes;
+  schedule.kept_tiles = static_cast<std::int64_t>(kKeptPart * static_cast<double>(limits.l2_cache_bytes)) / tile_bytes;
   schedule.together_tiles = are_many ? 0 : schedule.num_blocks * kTogetherBytes / tile_bytes;
   schedule.aligned_tiles = schedule.num_blocks * kAlignedBytes / tile_bytes;
   plan.query_block = schedule.rows;
   plan.key_block = kDecodeTileKeys;
-  plan.merge_workspace_bytes =
-      limits.num_sms * PartBytes(std::int64_t{most_heads} * schedule.rows * schedule.head_dim, schedule.head_dim);
+  plan.merge_workspace_bytes = limits.num_sms * PartBytes(std::int64_t{most_heads} * schedule.rows, schedule.head_dim);
   char name[64];
   std::snprintf(name, sizeof(name), "decode_cuda[d=%d,heads=%d,rows=%d]", schedule.head_dim, most_heads, schedule.rows);
   plan.kernel = name;
@@ -122,7 +126,7 @@ void PlanDecodeOnCuda(const AttentionShape& shape, const Sequence* sequences, co
 
 std::int64_t MostMergeWorkspaceBytes(const CudaLimits& limits) {
   std::int64_t most = 0;
-  for (const int head_dim : kDecodeHeadDims) most = std::max(most, PartBytes(kMostPartFloats, head_dim));
+  for (const int head_dim : kDecodeHeadDims) most = std::max(most, PartBytes(kMostPartFloats / head_dim, head_dim));
   return limits.num_sms * most;
 }
 

@@ -30,7 +30,7 @@ class PackedRows {
 
   // Row of [query tokens * Hq], the layout of query and output.
   __device__ std::int64_t TokenHead(int row) const {
-    return (query_begin_ + QueryOf(row)) * arguments_.params.shape.query_heads + HeadOf(row);
+    return (query_begin_ + QueryOf(row)) * static_cast<int>(arguments_.params.shape.query_heads) + HeadOf(row);
   }
   // Element of log_sum_exp.
   __device__ std::int64_t LogSumExpIndex(int row) const {
@@ -89,7 +89,7 @@ template <typename Traits>
 class RowDestination {
  public:
   __device__ RowDestination(const DecodeArguments& arguments, const PackedRows& rows, int row)
-      : params_(arguments.params), first_(rows.TokenHead(row) * arguments.params.shape.value_head_dim) {
+      : params_(arguments.params), first_(rows.TokenHead(row) * static_cast<int>(arguments.params.shape.value_head_dim)) {
     if (params_.log_sum_exp != nullptr) log_sum_exp_ = params_.log_sum_exp + rows.LogSumExpIndex(row);
     if (params_.sink_logits != nullptr) sink_logit_ = __ldg(params_.sink_logits + rows.HeadOf(row));
   }
@@ -99,7 +99,7 @@ class RowDestination {
 #pragma unroll
     for (int p = 0; p < Traits::kPieces; ++p) {
       const int column = OutputRow<Traits>::Column(p);
-      if (column >= params_.shape.value_head_dim) continue;
+      if (column >= static_cast<int>(params_.shape.value_head_dim)) continue;
       float values[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) values[i] = row.columns[p][i] * result.output_factor;

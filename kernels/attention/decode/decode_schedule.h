@@ -19,7 +19,8 @@ struct DecodeSchedule {
   FastDivision page_tokens;
 
   // Work is counted in tiles, 16 keys and their values, of one KV head of each sequence.
-  std::int64_t stream_tiles = 0;    // more than this do not fit the L2 cache: they are not to drive other things out of it
+  std::int64_t fitting_tiles = 0;   // up to so many stay in the L2 cache
+  std::int64_t kept_tiles = 0;      // of more, so many
   std::int64_t together_tiles = 0;  // from so many on, blocks walk `together`, below them `apart`
   std::int64_t aligned_tiles = 0;   // up to so many, equal sequences are cut at their ends
 

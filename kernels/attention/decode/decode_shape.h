@@ -28,6 +28,9 @@ constexpr int DecodeStages(int head_dim) { return head_dim == 64 ? 4 : head_dim 
 // Floats of what one block leaves of a unit of work for another to merge; bounds KV heads of a block times rows.
 inline constexpr int kMostPartFloats = 8192;
 
+// A row of what a block leaves, in floats: its columns, (maximum, sum), and room so that all rows begin at 16 bytes.
+constexpr int DecodePartPitch(int head_dim) { return head_dim + 4; }
+
 // A row of the merge in shared memory, in floats: lanes that write to it meet different banks.
 constexpr int DecodeMergePitch(int head_dim) { return head_dim + 4; }
 

@@ -24,11 +24,13 @@ class TeamMerge {
         outputs_(outputs + first_warp * rows * Traits::kMergePitch),
         stats_(stats + first_warp * Traits::kRows) {}
 
-  // By all warps of the team. Then each has some of the unit's rows: hands them to store(row_idx, OutputRow).
+  // By all warps of the team, which merged a unit before unless it is their first. Then each has some of the unit's rows: hands
+  // them to store(row_idx, OutputRow).
   template <typename Store>
-  __device__ __forceinline__ void Run(TileSoftmax<Traits>& softmax, int num_rows, float log2_scale, Store store) const {
+  __device__ __forceinline__ void Run(TileSoftmax<Traits>& softmax, int num_rows, float log2_scale, bool is_first,
+                                      Store store) const {
     softmax.ReduceSums();
-    Sync();  // the rows of the unit before have been read
+    if (!is_first) Sync();  // the rows of the unit before have been read
     WriteRows(softmax, num_rows);
     Sync();
 #pragma unroll 1
@@ -54,7 +56,6 @@ class TeamMerge {
         const int row = 8 * n + 2 * (lane % 4) + j;
         if (row >= num_rows) continue;
         if (lane < 4) stats_[warp_in_team_ * Traits::kRows + row] = {softmax.maximum(n, j), softmax.sum(n, j)};
-        if (!softmax.has_tiles()) continue;
 #pragma unroll
         for (int i = 0; i < Traits::kDimSteps; ++i) {
           outputs[row * Traits::kMergePitch + 16 * i] = softmax.output(i, n, j, 0);
@@ -65,31 +66,37 @@ class TeamMerge {
   }
 
   __device__ __forceinline__ OutputRow<Traits> MergeRow(int row, float log2_scale) const {
-    // Lane i has the (maximum, sum) of the team's warp i.
-    const int lane = Traits::lane();
-    const float2 stats = lane < team_warps_ ? stats_[lane * Traits::kRows + row] : float2{-INFINITY, 0.0f};
+    // Lane i has the (maximum, sum) of the team's warp i, as have those kMaxWarps further on.
+    const int warp = Traits::lane() % Traits::kMaxWarps;
+    float4 parts[Traits::kMaxWarps][Traits::kPieces];
+#pragma unroll
+    for (int i = 0; i < Traits::kMaxWarps; ++i) {
+#pragma unroll
+      for (int p = 0; p < Traits::kPieces; ++p) {
+        parts[i][p] = {0, 0, 0, 0};
+        if (i >= team_warps_ || !OutputRow<Traits>::HasColumn(p)) continue;
+        parts[i][p] =
+            *reinterpret_cast<const float4*>(outputs_ + (i * rows_ + row) * Traits::kMergePitch + OutputRow<Traits>::Column(p));
+      }
+    }
+    const float2 stats = warp < team_warps_ ? stats_[warp * Traits::kRows + row] : float2{-INFINITY, 0.0f};
     OutputRow<Traits> merged;
     merged.maximum = stats.x;
 #pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2) {
+    for (int distance = Traits::kMaxWarps / 2; distance > 0; distance /= 2) {
       merged.maximum = fmaxf(merged.maximum, __shfl_xor_sync(kAllLanes, merged.maximum, distance));
     }
     const float factor = Exp2((stats.x - ReferenceOf(merged.maximum)) * log2_scale);
     merged.sum = factor * stats.y;
 #pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2) merged.sum += __shfl_xor_sync(kAllLanes, merged.sum, distance);
-    // A warp without tiles wrote nothing else. A sum that is NaN is one.
-    const unsigned written = __ballot_sync(kAllLanes, !(stats.x == -INFINITY && stats.y == 0));
+    for (int distance = Traits::kMaxWarps / 2; distance > 0; distance /= 2) {
+      merged.sum += __shfl_xor_sync(kAllLanes, merged.sum, distance);
+    }
 #pragma unroll
     for (int i = 0; i < Traits::kMaxWarps; ++i) {
       const float part_factor = __shfl_sync(kAllLanes, factor, i);
-      if ((written >> i & 1) == 0) continue;
 #pragma unroll
-      for (int p = 0; p < Traits::kPieces; ++p) {
-        if (!OutputRow<Traits>::HasColumn(p)) continue;
-        const float* const part = outputs_ + (i * rows_ + row) * Traits::kMergePitch + OutputRow<Traits>::Column(p);
-        merged.Add(p, part_factor, *reinterpret_cast<const float4*>(part));
-      }
+      for (int p = 0; p < Traits::kPieces; ++p) merged.Add(p, part_factor, parts[i][p]);
     }
     return merged;
   }

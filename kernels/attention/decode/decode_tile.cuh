@@ -41,7 +41,6 @@ class TileSoftmax {
     value_row_ = RowOffset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
     log2_scale_ = Log2Scale<Traits>(arguments.params);
     key_end_ = unit.keys.end;
-    has_tiles_ = false;
 #pragma unroll
     for (int n = 0; n < kRowMmas; ++n) {
       const int row = 8 * n + lane / 4;
@@ -79,7 +78,6 @@ class TileSoftmax {
     std::uint32_t weights[kRowMmas][2];
     Weigh(scores, weights);
     AddWeightedValues(slot + Traits::kTileBytes, weights, first_key);
-    has_tiles_ = true;
   }
 
   // Of all lanes together.
@@ -95,7 +93,6 @@ class TileSoftmax {
   }
 
   // For rows 8 * n + 2 * (lane % 4) + j; element i of the row's output is column 16 * i + lane / 4, of i + 1 that and 8 more.
-  __device__ bool has_tiles() const { return has_tiles_; }
   __device__ float maximum(int n, int j) const { return maximum_[n][j]; }
   __device__ float sum(int n, int j) const { return sum_[n][j]; }
   __device__ float output(int step, int n, int j, int half) const { return output_[step][n][2 * half + j]; }
@@ -250,7 +247,6 @@ class TileSoftmax {
   std::uint32_t key_row_;    // of the lane's row of a tile, for ldmatrix
   std::uint32_t value_row_;  // likewise
   int key_end_;
-  bool has_tiles_;
   std::uint32_t query_[Traits::kKeepsQuery ? Traits::kDimSteps : 1][kRowMmas][2];
   const unsigned* query_row_[kRowMmas];  // the lane's first pair of row 8 * n + lane / 4
   int query_chunks_[kRowMmas];           // of 8 columns, that there are

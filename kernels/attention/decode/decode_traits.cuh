@@ -38,6 +38,7 @@ struct DecodeTraits {
   // A merged row: each lane has pieces of four columns, 128 columns apart.
   static constexpr int kPieces = (kHeadDim + 127) / 128;
   static constexpr int kMergePitch = DecodeMergePitch(kHeadDim);
+  static constexpr int kPartPitch = DecodePartPitch(kHeadDim);
 
   __device__ static int lane() { return static_cast<int>(threadIdx.x % 32); }
   __device__ static int warp() { return static_cast<int>(threadIdx.x / 32); }

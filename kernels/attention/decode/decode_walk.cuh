@@ -114,9 +114,10 @@ class Share {
   // How many blocks before this one the place `distance` > 0 before its share belongs to.
   __device__ int BlocksBack(int distance) const {
     const int short_before = max(block_ - longer_, 0);  // blocks whose share is length_
-    const std::int64_t short_tiles = std::int64_t{short_before} * length_;
-    if (distance <= short_tiles) return (distance + length_ - 1) / length_;
-    return short_before + (distance - static_cast<int>(short_tiles) + length_) / (length_ + 1);
+    const std::int64_t beyond = distance - std::int64_t{short_before} * length_;
+    const unsigned most = static_cast<unsigned>(beyond > 0 ? length_ + 1 : length_);
+    const unsigned tiles = static_cast<unsigned>(beyond > 0 ? static_cast<int>(beyond) : distance);
+    return (beyond > 0 ? short_before : 0) + static_cast<int>((tiles + most - 1) / most);
   }
 
  private:

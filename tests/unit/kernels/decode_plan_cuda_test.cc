@@ -106,6 +106,17 @@ TEST(DecodePlanCudaTest, LengthsChangeNothing) {
   EXPECT_EQ(plans[0].merge_workspace_bytes, plans[1].merge_workspace_bytes);
   EXPECT_EQ(plans[0].decode.together_tiles, plans[1].decode.together_tiles);
   EXPECT_EQ(plans[0].decode.aligned_tiles, plans[1].decode.aligned_tiles);
+  EXPECT_EQ(plans[0].decode.fitting_tiles, plans[1].decode.fitting_tiles);
+  EXPECT_EQ(plans[0].decode.kept_tiles, plans[1].decode.kept_tiles);
+}
+
+// A tile is 16 keys and values of all KV heads, 64 KB here.
+TEST(DecodePlanCudaTest, KeysAndValuesLeaveRoomInTheCache) {
+  const DecodeSchedule decode = Plan(Shape(8, 4, 8, 128)).decode;
+  EXPECT_LT(decode.fitting_tiles << 16, kH200.l2_cache_bytes);
+  EXPECT_GT(decode.fitting_tiles << 16, kH200.l2_cache_bytes / 2);
+  EXPECT_LT(decode.kept_tiles, decode.fitting_tiles);
+  EXPECT_GT(decode.kept_tiles, 0);
 }
 
 // A causal limit hides nothing from one query, a window may.
