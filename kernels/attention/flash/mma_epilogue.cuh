@@ -25,18 +25,6 @@ class MmaEpilogue {
                          const typename Traits::QueryTile& smem_query)
       : arguments_(arguments), params_(arguments.params), facts_(facts), smem_query_(smem_query) {}
 
-  // Sums of the lanes' own columns -> sums of whole rows.
-  __device__ static void SumOverRows(float (&sum)[kRowMmas][2]) {
-#pragma unroll
-    for (int distance = 1; distance < 4; distance *= 2) {
-#pragma unroll
-      for (int i = 0; i < kRowMmas; ++i) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) sum[i][half] += __shfl_xor_sync(0xffffffff, sum[i][half], distance);
-      }
-    }
-  }
-
   // Writes the log-sum-exp of one of the lane's rows; returns what its output is to be multiplied with.
   __device__ __forceinline__ float FinishRow(int mma, int half, float maximum, float sum) const {
     const int row = Traits::RowOf(mma, half);

@@ -17,9 +17,9 @@
 #include "kernels/attention/flash/logit_options.cuh"
 #include "kernels/attention/flash/mma_epilogue.cuh"
 #include "kernels/attention/flash/mma_key_blocks.cuh"
+#include "kernels/attention/flash/mma_softmax.cuh"
 #include "kernels/attention/flash/mma_traits.cuh"
 #include "kernels/attention/flash/row_mask.cuh"
-#include "kernels/attention/flash/running_softmax.cuh"
 #include "kernels/attention/flash/tile_facts.cuh"
 #include "kernels/common/cp_async.cuh"
 #include "kernels/common/float16.cuh"
@@ -32,11 +32,16 @@ template <typename Traits>
 class MmaAttention {
   using T = typename Traits::T;
   using Shared = typename Traits::SharedStorage;
+  using Scores = typename Traits::Scores;
   using Blocks = std::conditional_t<Traits::kGathersKeys, GatheredBlocks<Traits>, ContiguousBlocks<Traits>>;
   static constexpr int kRowMmas = Traits::kRowMmas;
   static constexpr int kTileKeys = Traits::kTileKeys;
-  // So many rows lie in the first fragment of one warp.
+  // As many as a fragment has: the other fragments and warps have none then.
   static constexpr int kFewRows = 16;
+
+  // Weights rounded to T, or those and what rounding took away: products with it cost no time where rows are few, and of few
+  // numbers rounded no mean is exact.
+  enum class WeightParts { kOne = 1, kTwo = 2, kByRows };
 
  public:
   __device__ MmaAttention(const FlashArguments& arguments, Shared& shared)
@@ -47,7 +52,7 @@ class MmaAttention {
         smem_query_(SharedAddress(shared.query)),
         smem_key_(SharedAddress(shared.key)),
         smem_value_(SharedAddress(shared.value)),
-        log2_scale_(Traits::kHasLogitOptions ? kLog2E : params_.scale * kLog2E) {}
+        softmax_(Traits::kHasLogitOptions ? kLog2E : params_.scale * kLog2E) {}
 
   __device__ void Run() {
     const TilePlace place = FindPlace(arguments_, kTileKeys);
@@ -66,13 +71,14 @@ class MmaAttention {
     blocks.CopyValues(smem_value_, block, num_keys);
     CpAsyncCommit();
     if constexpr (!Traits::kGathersKeys) facts_.Remember(arguments_, place);
-    // From the last block to the first: under a causal mask the ones that need it come first.
-    for (int step = 0; block >= 0; --block, ++step) {
-      if (Traits::kHasLogitOptions || !place.unmasked.Has(block)) {
-        Step<true>(blocks, block, step);
-      } else {
-        Step<false>(blocks, block, step);
-      }
+    // Small heads walk few rows in a loop of their own, large ones decide in each block: which is faster is the compiler's
+    // doing (README.md has both).
+    if (!Traits::kKeepsQuery) {
+      Walk<WeightParts::kByRows>(place, blocks, block);
+    } else if (place.num_rows > kFewRows) {
+      Walk<WeightParts::kOne>(place, blocks, block);
+    } else {
+      Walk<WeightParts::kTwo>(place, blocks, block);
     }
     Finish();
   }
@@ -102,10 +108,19 @@ class MmaAttention {
 
   // ---- One block of keys ----
 
-  // S, later P.
-  using Scores = float[kRowMmas][Traits::kKeyMmas][4];
+  // From the last block to the first: under a causal mask the ones that need it come first.
+  template <WeightParts kParts>
+  __device__ __forceinline__ void Walk(const TilePlace& place, Blocks& blocks, int block) {
+    for (int step = 0; block >= 0; --block, ++step) {
+      if (Traits::kHasLogitOptions || kParts == WeightParts::kTwo || !place.unmasked.Has(block)) {
+        Step<true, kParts>(blocks, block, step);
+      } else {
+        Step<false, kParts>(blocks, block, step);
+      }
+    }
+  }
 
-  template <bool kMasked>
+  template <bool kMasked, WeightParts kParts>
   __device__ __forceinline__ void Step(Blocks& blocks, int block, int step) {
     const bool is_first = step == 0;
     // The block's keys, and the queries at first, when the values are on their way as well.
@@ -135,9 +150,8 @@ class MmaAttention {
     }
     AwaitValues<kMasked>(blocks, block);
     if (!wanted) return;
-    RaiseReferences(scores, step);
-    Weigh(scores);
-    if (facts_.place.num_rows <= kFewRows) {
+    softmax_.Weigh(scores, step, output_);
+    if (kParts == WeightParts::kTwo || (kParts == WeightParts::kByRows && facts_.place.num_rows <= kFewRows)) {
       AddWeightedValues<2>(scores);
     } else {
       AddWeightedValues<1>(scores);
@@ -247,106 +261,7 @@ class MmaAttention {
                static_cast<int>(facts_.place.sequence.key_tokens));
   }
 
-  // Sees to it that no weight of these scores will be too large.
-  __device__ __forceinline__ void RaiseReferences(Scores& scores, int step) {
-    // Of this lane's columns. Rows side by side: a row's own maximum is a chain in which every instruction waits for the one
-    // before.
-    float maximum[kRowMmas][2];
-#pragma unroll
-    for (int n = 0; n < Traits::kKeyMmas; ++n) {
-#pragma unroll
-      for (int i = 0; i < kRowMmas; ++i) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const float pair = fmaxf(scores[i][n][2 * half], scores[i][n][2 * half + 1]);
-          maximum[i][half] = n == 0 ? pair : fmaxf(maximum[i][half], pair);
-        }
-      }
-    }
-    const float slack_log2 = step < RunningSoftmax::kEagerBlocks ? 0 : RunningSoftmax::kSlackLog2;
-    bool outgrown = is_far_;
-#pragma unroll
-    for (int i = 0; i < kRowMmas; ++i) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) outgrown |= softmax_[i][half].Outgrown(maximum[i][half], log2_scale_, slack_log2);
-    }
-    // Most blocks end here: which lane outgrew its row's reference matters to none.
-    if (!__any_sync(0xffffffff, outgrown)) return;
-    MoveReferences(maximum);
-    if (is_far_) SubtractReferences(scores);
-  }
-
-  // Takes the rows' maxima as references, where they are larger. `maximum`: of this lane's columns.
-  __device__ __forceinline__ void MoveReferences(float (&maximum)[kRowMmas][2]) {
-    bool is_far = false;
-#pragma unroll
-    for (int i = 0; i < kRowMmas; ++i) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-#pragma unroll
-        for (int distance = 1; distance < 4; distance *= 2) {
-          maximum[i][half] = fmaxf(maximum[i][half], __shfl_xor_sync(0xffffffff, maximum[i][half], distance));
-        }
-        maximum[i][half] = fmaxf(maximum[i][half], softmax_[i][half].maximum);
-        is_far |= RunningSoftmax::IsFar(maximum[i][half], log2_scale_);
-      }
-    }
-    is_far = __any_sync(0xffffffff, is_far);
-#pragma unroll
-    for (int i = 0; i < kRowMmas; ++i) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        Rescale(i, half, softmax_[i][half].MoveTo(maximum[i][half], log2_scale_, is_far_, is_far));
-      }
-    }
-    is_far_ = is_far;
-  }
-
-  // Turns a row to another reference.
-  __device__ __forceinline__ void Rescale(int i, int half, float factor) {
-    weight_sum_[i][half] *= factor;
-#pragma unroll
-    for (int d = 0; d < Traits::kOutputMmas; ++d) {
-      output_[i][d][2 * half] *= factor;
-      output_[i][d][2 * half + 1] *= factor;
-    }
-  }
-
-  // Where references are so far from 0 that their product with the scale would be rounded too coarsely: scores become
-  // distances.
-  __device__ __forceinline__ void SubtractReferences(Scores& scores) const {
-#pragma unroll
-    for (int i = 0; i < kRowMmas; ++i) {
-#pragma unroll
-      for (int n = 0; n < Traits::kKeyMmas; ++n) {
-#pragma unroll
-        for (int j = 0; j < 4; ++j) scores[i][n][j] -= softmax_[i][j / 2].Reference();
-      }
-    }
-  }
-
-  // Scores -> weights, in place.
-  __device__ __forceinline__ void Weigh(Scores& scores) {
-#pragma unroll
-    for (int i = 0; i < kRowMmas; ++i) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const float log2_reference = is_far_ ? 0.0f : softmax_[i][half].Reference() * log2_scale_;
-#pragma unroll
-        for (int n = 0; n < Traits::kKeyMmas; ++n) {
-#pragma unroll
-          for (int j = 0; j < 2; ++j) {
-            float& score = scores[i][n][2 * half + j];
-            score = Exp2(fmaf(score, log2_scale_, -log2_reference));
-            weight_sum_[i][half] += score;
-          }
-        }
-      }
-    }
-  }
-
-  // O += P·V. Two neighbouring fragments of S, rounded, are one of P. Of kParts = 2 the second is what rounding took away:
-  // products with it cost no time where rows are few, and of few numbers rounded no mean is exact.
+  // O += P·V. Two neighbouring fragments of S, rounded, are one of P. Two parts are of few rows only.
   template <int kParts>
   __device__ __forceinline__ void AddWeightedValues(const Scores& weights) {
     constexpr int kFragments = kParts == 1 ? kRowMmas : 1;
@@ -423,12 +338,12 @@ class MmaAttention {
 
   __device__ __forceinline__ void Finish() {
     const MmaEpilogue<Traits> epilogue(arguments_, facts_, smem_query_);
-    epilogue.SumOverRows(weight_sum_);
+    softmax_.SumOverLanes();
 #pragma unroll
     for (int i = 0; i < kRowMmas; ++i) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const float factor = epilogue.FinishRow(i, half, softmax_[i][half].maximum, weight_sum_[i][half]);
+        const float factor = epilogue.FinishRow(i, half, softmax_.maximum(i, half), softmax_.sum(i, half));
 #pragma unroll
         for (int d = 0; d < Traits::kOutputMmas; ++d) {
           output_[i][d][2 * half] *= factor;
@@ -446,11 +361,8 @@ class MmaAttention {
   const typename Traits::QueryTile smem_query_;
   const typename Traits::KeyTile smem_key_;
   const typename Traits::KeyTile smem_value_;
-  const float log2_scale_;
 
-  RunningSoftmax softmax_[kRowMmas][2];
-  bool is_far_ = false;                 // of all rows of the warp: some reference is far from 0
-  float weight_sum_[kRowMmas][2] = {};  // of this lane's columns
+  MmaSoftmax<Traits> softmax_;
   std::uint32_t query_[Traits::kKeepsQuery ? Traits::kDimSteps : 1][kRowMmas][4];
   typename Traits::Output output_ = {};
 };

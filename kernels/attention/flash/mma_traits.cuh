@@ -38,7 +38,8 @@ struct MmaTraits {
   static_assert(kWarpRows % 16 == 0, "a warp holds rows in fragments of 16");
   static_assert(kTileKeys % 16 == 0, "P·V consumes keys in groups of 16");
 
-  // Fragments of O: a lane's two rows of each 16, pairs of columns.
+  // Fragments of S, later P, and of O: a lane's two rows of each 16, pairs of columns.
+  using Scores = float[kRowMmas][kKeyMmas][4];
   using Output = float[kRowMmas][kOutputMmas][4];
 
   __device__ static int warp() { return static_cast<int>(threadIdx.x) / 32; }
