@@ -90,6 +90,8 @@ struct AttentionParams {
   // fails or is killed may not, and then they are to be filled again. Launches that run at once may not share it. Null
   // otherwise.
   void* merge_workspace = nullptr;
+
+  const Sequence* pass_sequences = nullptr;  // a plan with a cascade: its SharedPrefixes::sequences; null otherwise
 };
 
 }  // namespace ridgeline::kernels::attention

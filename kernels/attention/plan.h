@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -27,6 +28,8 @@ struct CudaLimits {
   std::int64_t l2_cache_bytes = 40 << 20;
 };
 
+struct CascadePlan;
+
 struct AttentionPlan {
   Algorithm algorithm;
   std::string kernel;            // name with its configuration, e.g. "flash_cpu[bq=64,bk=256,splits=1]"
@@ -43,6 +46,9 @@ struct AttentionPlan {
 
   // On CUDA devices, for few queries over pages: flash by the decode kernel if decode.num_blocks > 0.
   DecodeSchedule decode;
+  // Of two passes, where sequences begin with the same pages; see cascade/cascade.h.
+  std::shared_ptr<const CascadePlan> cascade;
+
   std::int64_t merge_workspace_bytes = 0;  // of AttentionParams::merge_workspace
 };
 

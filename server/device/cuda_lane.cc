@@ -8,6 +8,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/attention/cascade/cascade_cuda.h"
 #include "kernels/attention/decode/decode_cuda.h"
 #include "kernels/attention/flash/flash_cuda.h"
 #include "kernels/attention/standard/standard_cuda.h"
@@ -112,7 +113,7 @@ absl::StatusOr<std::vector<KernelPhase>> CudaLane::Attend(const AttentionPlan& p
   if (plan.algorithm == Algorithm::kStandard) return AttendStandard(plan, params, sequences, std::move(cancel));
   Queue([this, plan, params, cancel = std::move(cancel)] {
     if (IsUnwanted(cancel)) return absl::OkStatus();
-    if (plan.decode.num_blocks > 0) return LaunchDecode(plan, params);
+    if (plan.decode.num_blocks > 0 || plan.cascade != nullptr) return LaunchDecode(plan, params);
     return RIDGELINE_CUDA_CALL(context_, kernels::attention::LaunchFlash, plan, params, stream_.get());
   });
   return std::vector<KernelPhase>();
@@ -125,7 +126,11 @@ absl::Status CudaLane::LaunchDecode(const AttentionPlan& plan, AttentionParams p
   }
   merge_workspace_is_clean_ = false;  // what a launch that fails leaves is anybody's guess
   params.merge_workspace = merge_workspace_.data();
-  RIDGELINE_RETURN_IF_ERROR(RIDGELINE_CUDA_CALL(context_, kernels::attention::LaunchDecode, plan, params, stream_.get()));
+  if (plan.cascade != nullptr) {
+    RIDGELINE_RETURN_IF_ERROR(RIDGELINE_CUDA_CALL(context_, kernels::attention::LaunchCascade, plan, params, stream_.get()));
+  } else {
+    RIDGELINE_RETURN_IF_ERROR(RIDGELINE_CUDA_CALL(context_, kernels::attention::LaunchDecode, plan, params, stream_.get()));
+  }
   merge_workspace_is_clean_ = true;
   return absl::OkStatus();
 }

@@ -26,6 +26,7 @@ class PageTables {
   // Of the i-th sequence of all: its first entry in the block table.
   std::int64_t table_begin(std::size_t i) const { return table_begins_[i]; }
   bool HasNewRows() const { return num_rows_ > 0; }
+  const std::vector<std::int32_t>& block_table() const { return block_table_; }
 
   // Nothing is added afterwards, and this object outlives the upload.
   void AddTo(LaunchInputs& inputs);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "kernels/attention/cascade/cascade.h"
 #include "kernels/attention/cost.h"
 #include "kernels/common/saturating.h"
 #include "server/base/status_macros.h"
@@ -12,7 +13,10 @@
 namespace ridgeline::engine {
 namespace {
 
+using kernels::attention::AttentionPlan;
+using kernels::attention::AttentionShape;
 using kernels::attention::Sequence;
+using kernels::attention::SharedPrefixes;
 
 constexpr std::int64_t kLseAlignmentBytes = 512;  // as a Buffer's
 
@@ -26,6 +30,7 @@ PagedAttendLaunch::PagedAttendLaunch(std::vector<PagedAttendWork*> members, cons
 absl::Status PagedAttendLaunch::Queue(device::Lane& lane, const device::CancelToken& cancel) {
   Combine();
   RIDGELINE_ASSIGN_OR_RETURN(plan_, surroundings_.device.PlanAttention(shape_, sequences_, common().algorithm));
+  RIDGELINE_RETURN_IF_ERROR(PlanCascade());
   RIDGELINE_ASSIGN_OR_RETURN(begin_, lane.Record());
   RIDGELINE_RETURN_IF_ERROR(QueueUpload(lane));
   RIDGELINE_ASSIGN_OR_RETURN(uploaded_, lane.Record());
@@ -67,6 +72,23 @@ void PagedAttendLaunch::Combine() {
   lse_elems_ = common().wants_log_sum_exp ? rows * shape_.query_heads : 0;
 }
 
+absl::Status PagedAttendLaunch::PlanCascade() {
+  const bool has_alibi = common().alibi_slopes.has_value();
+  if (plan_.decode.num_blocks == 0 || !kernels::attention::AllowsCascade(shape_, has_alibi)) return absl::OkStatus();
+  SharedPrefixes prefixes = kernels::attention::FindSharedPrefixes(shape_, sequences_, tables_.block_table());
+  if (!kernels::attention::CascadePays(shape_, prefixes)) return absl::OkStatus();
+  pass_sequences_ = std::move(prefixes.sequences);
+  const auto plan_of_pass = [&](int pass, absl::Span<const Sequence> sequences) {
+    const AttentionShape pass_shape = kernels::attention::CascadePassShape(shape_, prefixes, pass);
+    return surroundings_.device.PlanAttention(pass_shape, sequences, common().algorithm);
+  };
+  const auto sequences = absl::MakeConstSpan(pass_sequences_);
+  RIDGELINE_ASSIGN_OR_RETURN(const AttentionPlan prefix_pass, plan_of_pass(0, sequences.first(prefixes.num_prefixes)));
+  RIDGELINE_ASSIGN_OR_RETURN(const AttentionPlan tail_pass, plan_of_pass(1, sequences.subspan(prefixes.num_prefixes)));
+  plan_ = kernels::attention::CombinePasses(shape_, prefixes, prefix_pass, tail_pass);
+  return absl::OkStatus();
+}
+
 absl::Status PagedAttendLaunch::QueueUpload(device::Lane& lane) {
   const auto add = [this](TensorSource AttendProblem::*tensor) {
     std::vector<const TensorSource*> tensors;
@@ -78,6 +100,7 @@ absl::Status PagedAttendLaunch::QueueUpload(device::Lane& lane) {
     return tensor.has_value() ? inputs_.AddTensors({&*tensor}) : LaunchInputs::Section();
   };
   sequences_section_ = inputs_.AddTable(sequences_);
+  pass_sequences_section_ = inputs_.AddTable(pass_sequences_);
   tables_.AddTo(inputs_);
   query_section_ = add(&AttendProblem::query);
   key_section_ = add(&AttendProblem::key);
@@ -113,7 +136,9 @@ kernels::attention::AttentionParams PagedAttendLaunch::Params() const {
           .output = results,
           .log_sum_exp = lse_elems_ > 0 ? reinterpret_cast<float*>(results + lse_begin_bytes_) : nullptr,
           .lse_head_stride_elems = problem.lse_head_stride_elems,
-          .workspace = workspace_.data()};
+          .workspace = workspace_.data(),
+          .pass_sequences =
+              pass_sequences_.empty() ? nullptr : static_cast<const Sequence*>(inputs_.data(pass_sequences_section_))};
 }
 
 absl::Status PagedAttendLaunch::QueueDownload(device::Lane& lane) {

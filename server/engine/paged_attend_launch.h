@@ -42,6 +42,8 @@ class PagedAttendLaunch final : public Launch {
 
   const AttendProblem& common() const { return members_.front()->problem(); }
   void Combine();
+  // Sequences that begin with the same pages, e.g. forks, have them read once where that pays.
+  absl::Status PlanCascade();
   absl::Status QueueUpload(device::Lane& lane);
   absl::Status QueueDownload(device::Lane& lane);
   kernels::attention::AttentionParams Params() const;
@@ -62,9 +64,11 @@ class PagedAttendLaunch final : public Launch {
   std::int64_t lse_elems_ = 0;  // 0: nobody wants it
   std::int64_t lse_begin_bytes_ = 0;
   kernels::attention::AttentionPlan plan_;
+  std::vector<kernels::attention::Sequence> pass_sequences_;  // of a plan with a cascade
 
   LaunchInputs inputs_;
-  LaunchInputs::Section sequences_section_ = 0, query_section_ = 0, key_section_ = 0, value_section_ = 0;
+  LaunchInputs::Section sequences_section_ = 0, pass_sequences_section_ = 0, query_section_ = 0, key_section_ = 0,
+                        value_section_ = 0;
   LaunchInputs::Section alibi_section_ = 0, sink_section_ = 0;
   device::Buffer results_;  // output, then log_sum_exp
   device::Buffer workspace_;

@@ -3,8 +3,8 @@
 //   decode_gpu_bench [--pages 16,64] [--shapes 8x8k,ragged_32x1k,...] [--l2 warm,cold]
 //
 // bfloat16, one query a sequence, 32 query and 8 KV heads of 128. Pages lie in random order; keys and values are random
-// normals. Times are medians of single launches between two events. Cold: before each, ordinary loads of four times the L2
-// cache.
+// normals. Forks are timed by themselves and as a cascade, beside a plain read of what they have once. Times are medians of
+// single launches between two events. Cold: before each, ordinary loads of four times the L2 cache.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -22,6 +22,8 @@
 #include <vector>
 
 #include "kernels/attention/attention.h"
+#include "kernels/attention/cascade/cascade.h"
+#include "kernels/attention/cascade/cascade_cuda.h"
 #include "kernels/attention/decode/decode_cuda.h"
 #include "kernels/attention/plan.h"
 #include "kernels/common/data_type.h"
@@ -45,26 +47,34 @@ constexpr int kWarmUps = 3;
 struct Shape {
   std::string name;
   std::vector<std::int64_t> key_tokens;
+  std::int64_t shared_tokens = 0;  // with which all begin
 
-  std::int64_t tokens() const { return std::accumulate(key_tokens.begin(), key_tokens.end(), std::int64_t{0}); }
+  std::int64_t stored_tokens() const { return std::accumulate(key_tokens.begin(), key_tokens.end(), std::int64_t{0}); }
+  // Different ones.
+  std::int64_t tokens() const { return stored_tokens() - (std::ssize(key_tokens) - 1) * shared_tokens; }
 };
 
 std::vector<Shape> Shapes() {
   std::vector<Shape> shapes;
   for (const int batch : {1, 8, 32, 128}) {
     for (const int thousands : {1, 8, 32}) {
-      shapes.push_back({std::to_string(batch) + "x" + std::to_string(thousands) + "k",
-                        std::vector<std::int64_t>(batch, std::int64_t{thousands} * 1024)});
+      shapes.push_back({.name = std::to_string(batch) + "x" + std::to_string(thousands) + "k",
+                        .key_tokens = std::vector<std::int64_t>(batch, std::int64_t{thousands} * 1024)});
     }
   }
   std::mt19937 random(7);
   for (const auto& [batch, mean] : {std::pair(8, 1024), std::pair(32, 1024), std::pair(32, 8192), std::pair(128, 8192)}) {
-    Shape shape = {"ragged_" + std::to_string(batch) + "x" + std::to_string(mean / 1024) + "k", {}};
+    Shape shape = {.name = "ragged_" + std::to_string(batch) + "x" + std::to_string(mean / 1024) + "k", .key_tokens = {}};
     for (int i = 0; i < batch; ++i) shape.key_tokens.push_back(std::uniform_int_distribution<int>(1, 2 * mean)(random));
     shapes.push_back(shape);
   }
-  shapes.push_back({"32k_among_31x512", std::vector<std::int64_t>(32, 512)});
+  shapes.push_back({.name = "32k_among_31x512", .key_tokens = std::vector<std::int64_t>(32, 512)});
   shapes.back().key_tokens[13] = 32768;
+  for (const auto& [forks, shared] : {std::pair(4, 32768), std::pair(8, 32768), std::pair(64, 8192), std::pair(64, 2048)}) {
+    shapes.push_back({.name = std::to_string(forks) + "_forks_of_" + std::to_string(shared / 1024) + "k",
+                      .key_tokens = std::vector<std::int64_t>(forks, shared + 128),
+                      .shared_tokens = shared});
+  }
   return shapes;
 }
 
@@ -93,7 +103,7 @@ class Pool {
 // A launch over pages of the pool, in the device's memory.
 class Problem {
  public:
-  Problem(const Shape& shape, std::int64_t page_tokens, const Pool& pool)
+  Problem(const Shape& shape, std::int64_t page_tokens, const Pool& pool, bool is_cascade)
       : sequences_(MakeSequences(shape, page_tokens)),
         table_(MakeTable(shape, page_tokens)),
         device_sequences_(static_cast<std::int64_t>(sequences_.size() * sizeof(sequences_[0]))),
@@ -109,11 +119,12 @@ class Problem {
                      .value_head_dim = kHeadDim,
                      .page_tokens = page_tokens};
     params_.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(kHeadDim)));
-    plan_ = attention::PlanOnCuda(params_.shape, sequences_.data(), attention::Algorithm::kFlash, Limits());
+    plan_ = is_cascade ? PlanCascade() : PlanOf(params_.shape, sequences_.data());
     device_sequences_.Upload(sequences_.data());
     device_table_.Upload(table_.data());
     Check(kernels::microbench::LaunchFillNormal(DataType::kBFloat16, query_.size_bytes() / 2, 3, 0, 1, query_.data(), Stream()),
           "LaunchFillNormal");
+    workspace_ = std::make_unique<GuardedDeviceArray>(plan_.workspace_bytes);
     merge_workspace_ = std::make_unique<GuardedDeviceArray>(plan_.merge_workspace_bytes);  // all ones
     params_.sequences = reinterpret_cast<const attention::Sequence*>(device_sequences_.data());
     params_.block_table = reinterpret_cast<const std::int32_t*>(device_table_.data());
@@ -121,11 +132,16 @@ class Problem {
     params_.key = pool.key();
     params_.value = pool.value();
     params_.output = output_.data();
+    params_.workspace = workspace_->data();
     params_.merge_workspace = merge_workspace_->data();
   }
 
   const attention::AttentionPlan& plan() const { return plan_; }
-  void Launch() const { Check(attention::LaunchDecode(plan_, params_, Stream()), plan_.kernel.c_str()); }
+  void Launch() const {
+    Check(plan_.cascade == nullptr ? attention::LaunchDecode(plan_, params_, Stream())
+                                   : attention::LaunchCascade(plan_, params_, Stream()),
+          plan_.kernel.c_str());
+  }
 
   // Memory begins as NaN: a time is worth nothing if the launch left some of it.
   bool OutputIsComplete() const {
@@ -136,6 +152,23 @@ class Problem {
 
  private:
   std::int64_t num_sequences() const { return static_cast<std::int64_t>(sequences_.size()); }
+
+  static attention::AttentionPlan PlanOf(const attention::AttentionShape& shape, const attention::Sequence* sequences) {
+    return attention::PlanOnCuda(shape, sequences, attention::Algorithm::kFlash, Limits());
+  }
+
+  attention::AttentionPlan PlanCascade() {
+    const attention::SharedPrefixes prefixes = attention::FindSharedPrefixes(params_.shape, sequences_, table_);
+    const auto size_bytes = static_cast<std::int64_t>(prefixes.sequences.size() * sizeof(prefixes.sequences[0]));
+    pass_sequences_ = std::make_unique<GuardedDeviceArray>(size_bytes);
+    pass_sequences_->Upload(prefixes.sequences.data());
+    params_.pass_sequences = reinterpret_cast<const attention::Sequence*>(pass_sequences_->data());
+    const auto plan_of_pass = [&](int pass) {
+      return PlanOf(attention::CascadePassShape(params_.shape, prefixes, pass),
+                    prefixes.sequences.data() + (pass == 0 ? 0 : prefixes.num_prefixes));
+    };
+    return attention::CombinePasses(params_.shape, prefixes, plan_of_pass(0), plan_of_pass(1));
+  }
 
   static std::int64_t Pages(std::int64_t tokens, std::int64_t page_tokens) { return (tokens + page_tokens - 1) / page_tokens; }
 
@@ -157,13 +190,18 @@ class Problem {
     std::vector<std::int32_t> table(pages);
     std::iota(table.begin(), table.end(), 0);
     std::shuffle(table.begin(), table.end(), std::mt19937(11));
+    const std::int64_t shared = shape.shared_tokens / page_tokens;
+    for (std::int64_t begin = Pages(shape.key_tokens[0], page_tokens); begin < pages;
+         begin += Pages(shape.key_tokens[0], page_tokens)) {
+      if (shared > 0) std::copy_n(table.begin(), shared, table.begin() + begin);
+    }
     return table;
   }
 
   const std::vector<attention::Sequence> sequences_;
   const std::vector<std::int32_t> table_;
   GuardedDeviceArray device_sequences_, device_table_, query_, output_;
-  std::unique_ptr<GuardedDeviceArray> merge_workspace_;
+  std::unique_ptr<GuardedDeviceArray> pass_sequences_, workspace_, merge_workspace_;
   attention::AttentionParams params_{};
   attention::AttentionPlan plan_;
 };
@@ -233,27 +271,35 @@ bool Parse(int argc, char** argv, Choice& choice) {
   return argc % 2 == 1;
 }
 
+void PrintRow(const Shape& shape, const std::string& page, const std::string& l2, bool is_cascade, const Pool& pool,
+              const Timer& timer) {
+  const Problem problem(shape, std::stoll(page), pool, is_cascade);
+  const double decode = timer.MedianMicroseconds(l2 == "cold", [&] { problem.Launch(); });
+  const double read = timer.MedianMicroseconds(l2 == "cold", [&] { pool.Read(shape.tokens()); });
+  const double bytes = 2.0 * static_cast<double>(shape.tokens() * kTokenBytes);
+  std::printf("%s%s,%s,%s,%.2f,%.0f,%.2f,%.3f,\"%s%s\"\n", shape.name.c_str(), is_cascade ? "_cascade" : "", page.c_str(),
+              l2.c_str(), decode, bytes / decode * 1e-3, read, decode / read, problem.plan().kernel.c_str(),
+              problem.OutputIsComplete() ? "" : " OUTPUT INCOMPLETE");
+  std::fflush(stdout);
+}
+
 void Run(const Choice& choice) {
   std::vector<Shape> shapes = Shapes();
   if (!choice.shapes.empty()) {
     std::erase_if(shapes, [&](const Shape& shape) { return std::ranges::count(choice.shapes, shape.name) == 0; });
   }
   std::int64_t most_tokens = 0;
-  for (const Shape& shape : shapes) most_tokens = std::max(most_tokens, shape.tokens() + 256 * std::ssize(shape.key_tokens));
+  for (const Shape& shape : shapes) {
+    most_tokens = std::max(most_tokens, shape.stored_tokens() + 256 * std::ssize(shape.key_tokens));
+  }
   const Pool pool(most_tokens);
   const Timer timer;
   std::printf("shape,page_tokens,l2,decode_us,gigabytes_per_second,plain_read_us,decode_over_read,kernel\n");
   for (const std::string& page : choice.pages) {
     for (const Shape& shape : shapes) {
       for (const std::string& l2 : choice.l2) {
-        const Problem problem(shape, std::stoll(page), pool);
-        const double decode = timer.MedianMicroseconds(l2 == "cold", [&] { problem.Launch(); });
-        const double read = timer.MedianMicroseconds(l2 == "cold", [&] { pool.Read(shape.tokens()); });
-        const double bytes = 2.0 * static_cast<double>(shape.tokens() * kTokenBytes);
-        std::printf("%s,%s,%s,%.2f,%.0f,%.2f,%.3f,%s%s\n", shape.name.c_str(), page.c_str(), l2.c_str(), decode,
-                    bytes / decode * 1e-3, read, decode / read, problem.plan().kernel.c_str(),
-                    problem.OutputIsComplete() ? "" : " OUTPUT INCOMPLETE");
-        std::fflush(stdout);
+        PrintRow(shape, page, l2, /*is_cascade=*/false, pool, timer);
+        if (shape.shared_tokens > 0) PrintRow(shape, page, l2, /*is_cascade=*/true, pool, timer);
       }
     }
   }

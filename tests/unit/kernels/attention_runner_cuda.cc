@@ -11,6 +11,8 @@
 
 #include "gtest/gtest.h"
 #include "kernels/attention/attention.h"
+#include "kernels/attention/cascade/cascade.h"
+#include "kernels/attention/cascade/cascade_cuda.h"
 #include "kernels/attention/decode/decode_cuda.h"
 #include "kernels/attention/flash/flash_cuda.h"
 #include "kernels/attention/plan.h"
@@ -130,6 +132,7 @@ CudaStatus Queue(const AttentionPlan& plan, const AttentionParams& params, const
   if (plan.algorithm == Algorithm::kStandard) {
     return LaunchStandard(plan, params, host_sequences, gpu::Cublas(), Stream(), nullptr);
   }
+  if (plan.cascade != nullptr) return LaunchCascade(plan, params, Stream());
   if (plan.decode.num_blocks > 0) return LaunchDecode(plan, params, Stream());
   return LaunchFlash(plan, params, Stream());
 }
@@ -165,6 +168,8 @@ AttentionPlan Plan(Algorithm algorithm, const AttentionParams& params) {
   DeviceTensors tensors;
   AttentionParams on_device = params;
   on_device.sequences = tensors.Input(params.sequences, shape.num_sequences, sizeof(Sequence));
+  const std::int64_t num_prefixes = plan.cascade == nullptr ? 0 : plan.cascade->num_prefixes;
+  on_device.pass_sequences = tensors.Input(params.pass_sequences, num_prefixes + shape.num_sequences, sizeof(Sequence));
   on_device.query = tensors.Input(params.query, extents.query, element_bytes);
   on_device.key = tensors.Input(params.key, extents.key, element_bytes);
   on_device.value = tensors.Input(params.value, extents.value, element_bytes);
