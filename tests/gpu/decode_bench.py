@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Paged decode beside a plain read of the same bytes and PyTorch's cuDNN attention, which has no pages: its keys are contiguous.
 
-    tests/gpu/decode_bench.py BUNDLE/bin/decode_gpu_bench [--quick] > decode.csv
+    tests/gpu/decode_bench.py BUNDLE/bin/decode_gpu_bench [--quick | --shapes 1x1k,8x8k,...] > decode.csv
 
 Prints the program's CSV with two more columns, cuDNN's time and how much longer it is than ours. Without PyTorch they are empty,
-as for ragged batches, which that call does not take.
+as for ragged batches and forks, which that call does not take.
 """
 
 from __future__ import annotations
@@ -73,8 +73,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", help="path of decode_gpu_bench")
     parser.add_argument("--quick", action="store_true", help="fewer rows")
+    parser.add_argument("--shapes", help="only these rows")
     arguments = parser.parse_args()
-    command = [arguments.program] + (["--shapes", ",".join(QUICK_SHAPES)] if arguments.quick else [])
+    shapes = arguments.shapes or (",".join(QUICK_SHAPES) if arguments.quick else None)
+    command = [arguments.program] + (["--shapes", shapes] if shapes else [])
     ours = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if ours.returncode != 0:
         return ours.returncode

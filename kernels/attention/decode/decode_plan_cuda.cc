@@ -16,19 +16,22 @@ namespace ridgeline::kernels::attention {
 namespace {
 
 // Where a multiprocessor has so many bytes to read, blocks walk all KV heads together: a page is then visited at once, which
-// gains more than merging larger parts costs.
-constexpr std::int64_t kTogetherBytes = 16 << 20;
-// So do they where sequences alone keep this part of the blocks busy, for then hardly anything is to be merged.
+// gains more than merging larger parts costs. Large pages are visited long enough by blocks that walk four.
+constexpr std::int64_t kLargeBytes = 16 << 20;
+constexpr std::int64_t kLargePageTokens = 64;
+// All heads too where sequences alone keep this part of the blocks busy, for then hardly anything is to be merged.
 constexpr double kBusyEnough = 0.75;
-// With fewer sequences times KV heads, blocks walk single heads: parts to merge are smallest.
+// With fewer sequences times KV heads, blocks walk single heads: parts to merge are smallest. Else two; of sequences of
+// different lengths four, which make fewer and longer units: each that ends holds its block up.
 constexpr std::int64_t kFewUnits = 64;
+constexpr int kUsualHeads = 2, kManyHeads = 4;
 // Up to so many bytes a multiprocessor, equal sequences are cut at their ends: to have nothing to merge, or less, is worth a
 // few blocks that have nothing to do.
 constexpr std::int64_t kAlignedBytes = 4 << 20;
 
 // Of the L2 cache, where keys and values may stay; and what of more than that is to stay beside what passes by. Measured; each
 // half of the cache may hold a line.
-constexpr double kFittingPart = 2. / 3, kKeptPart = 1. / 3;
+constexpr double kFittingPart = 2. / 3, kKeptPart = 1. / 4;
 
 std::int64_t MostQueryTokens(const AttentionShape& shape, const Sequence* sequences) {
   std::int64_t most = 0;
@@ -63,6 +66,15 @@ DecodeSchedule::Heads Divide(const AttentionShape& shape, int heads, int num_blo
   return {.heads_log2 = Log2(heads),
           .head_groups = static_cast<int>(groups),
           .blocks_per_group = static_cast<int>(num_blocks / std::max<std::int64_t>(shape.num_sequences * groups, 1))};
+}
+
+void DivideHeads(const AttentionShape& shape, int most_heads, DecodeSchedule& schedule) {
+  const auto divide = [&](int heads) { return Divide(shape, std::min(heads, most_heads), schedule.num_blocks); };
+  schedule.large = divide(shape.page_tokens < kLargePageTokens ? most_heads : kManyHeads);
+  const bool are_many = static_cast<double>(shape.num_sequences) >= kBusyEnough * schedule.num_blocks;
+  schedule.uneven = divide(are_many ? most_heads : kManyHeads);
+  const bool are_few = shape.num_sequences * shape.kv_heads < kFewUnits;
+  schedule.apart = divide(are_many ? most_heads : are_few ? 1 : kUsualHeads);
 }
 
 // Whether some row may not see some key before its sequence's end. A single query stands at the last key, which no causal limit
@@ -103,10 +115,7 @@ void PlanDecodeOnCuda(const AttentionShape& shape, const Sequence* sequences, co
   const int num_warps = ChooseWarps(schedule.head_dim, schedule.rows, limits);
   schedule.warps_log2 = Log2(num_warps);
   const int most_heads = ChooseMostHeads(shape, schedule.head_dim, num_warps, schedule.rows);
-  const bool are_many = static_cast<double>(shape.num_sequences) >= kBusyEnough * schedule.num_blocks;
-  const int few_heads = shape.num_sequences * shape.kv_heads < kFewUnits ? 1 : std::min(2, most_heads);
-  schedule.together = Divide(shape, most_heads, schedule.num_blocks);
-  schedule.apart = Divide(shape, few_heads, schedule.num_blocks);
+  DivideHeads(shape, most_heads, schedule);
   schedule.hides_keys = HidesKeys(shape, query_tokens);
   schedule.group_heads = FastDivision(static_cast<std::uint32_t>(shape.GroupHeads()));
   schedule.page_tokens = FastDivision(static_cast<std::uint32_t>(shape.page_tokens));
@@ -114,7 +123,7 @@ void PlanDecodeOnCuda(const AttentionShape& shape, const Sequence* sequences, co
   const std::int64_t tile_bytes = kDecodeTileKeys * shape.kv_heads * (shape.head_dim + shape.value_head_dim) * 2;
   schedule.fitting_tiles = static_cast<std::int64_t>(kFittingPart * static_cast<double>(limits.l2_cache_bytes)) / tile_bytes;
   schedule.kept_tiles = static_cast<std::int64_t>(kKeptPart * static_cast<double>(limits.l2_cache_bytes)) / tile_bytes;
-  schedule.together_tiles = are_many ? 0 : schedule.num_blocks * kTogetherBytes / tile_bytes;
+  schedule.large_tiles = schedule.num_blocks * kLargeBytes / tile_bytes;
   schedule.aligned_tiles = schedule.num_blocks * kAlignedBytes / tile_bytes;
   plan.query_block = schedule.rows;
   plan.key_block = kDecodeTileKeys;

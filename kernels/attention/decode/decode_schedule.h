@@ -8,6 +8,9 @@
 
 namespace ridgeline::kernels::attention {
 
+// A sequence's parts are summed by one block.
+inline constexpr int kMostUnevenParts = 8;
+
 struct DecodeSchedule {
   int num_blocks = 0;       // of the grid, at most what is resident at once; 0: the plan is none for decode
   int warps_log2 = 0;       // of a block
@@ -19,10 +22,10 @@ struct DecodeSchedule {
   FastDivision page_tokens;
 
   // Work is counted in tiles, 16 keys and their values, of one KV head of each sequence.
-  std::int64_t fitting_tiles = 0;   // up to so many stay in the L2 cache
-  std::int64_t kept_tiles = 0;      // of more, so many
-  std::int64_t together_tiles = 0;  // from so many on, blocks walk `together`, below them `apart`
-  std::int64_t aligned_tiles = 0;   // up to so many, equal sequences are cut at their ends
+  std::int64_t fitting_tiles = 0;  // up to so many stay in the L2 cache
+  std::int64_t kept_tiles = 0;     // of more, so many
+  std::int64_t large_tiles = 0;    // from so many on, blocks walk `large` heads
+  std::int64_t aligned_tiles = 0;  // up to so many, equal sequences are cut at their ends, and others walked as `uneven` ones
 
   // KV heads that a block walks together, a power of two that divides Hkv and the warps; and the blocks that there are for each
   // such group of heads of a sequence, 0 if there are more groups than blocks.
@@ -31,8 +34,9 @@ struct DecodeSchedule {
     int head_groups = 1;  // of a sequence
     int blocks_per_group = 0;
   };
-  Heads together;
-  Heads apart;
+  Heads large;
+  Heads uneven;  // but not if the longest sequence would have more than kMostUnevenParts parts
+  Heads apart;   // all else
 };
 
 }  // namespace ridgeline::kernels::attention

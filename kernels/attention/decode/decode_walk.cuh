@@ -92,7 +92,7 @@ class Share {
   template <bool kHasOptions>
   __device__ __forceinline__ Share(const DecodeArguments& arguments, const Survey<kHasOptions>& survey) {
     const DecodeSchedule& schedule = arguments.schedule;
-    const DecodeSchedule::Heads& chosen = survey.tiles >= schedule.together_tiles ? schedule.together : schedule.apart;
+    const DecodeSchedule::Heads& chosen = Choose(schedule, survey);
     heads_log2 = chosen.heads_log2;
     head_groups = chosen.head_groups;
     const std::int64_t line = survey.tiles * head_groups;
@@ -121,6 +121,16 @@ class Share {
   }
 
  private:
+  template <bool kHasOptions>
+  __device__ __forceinline__ static const DecodeSchedule::Heads& Choose(const DecodeSchedule& schedule,
+                                                                        const Survey<kHasOptions>& survey) {
+    if (survey.tiles >= schedule.large_tiles) return schedule.large;
+    const bool is_uneven = survey.fewest != survey.most && survey.tiles <= schedule.aligned_tiles;
+    const std::int64_t parts_of_share = std::int64_t{survey.most} * static_cast<int>(gridDim.x);
+    const std::int64_t share = survey.tiles * schedule.uneven.head_groups;
+    return is_uneven && parts_of_share <= kMostUnevenParts * share ? schedule.uneven : schedule.apart;
+  }
+
   // Work of fewer tiles is not worth a block of its own.
   static constexpr int kFewestTilesLog2 = 2;
 

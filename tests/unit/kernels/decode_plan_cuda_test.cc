@@ -15,6 +15,7 @@
 namespace ridgeline::kernels::attention {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -104,7 +105,7 @@ TEST(DecodePlanCudaTest, LengthsChangeNothing) {
   for (const int i : {0, 1}) PlanDecodeOnCuda(shape, Sequences(shape, 1, i == 0 ? 3 : 1 << 20).data(), kH200, plans[i]);
   EXPECT_EQ(plans[0].kernel, plans[1].kernel);
   EXPECT_EQ(plans[0].merge_workspace_bytes, plans[1].merge_workspace_bytes);
-  EXPECT_EQ(plans[0].decode.together_tiles, plans[1].decode.together_tiles);
+  EXPECT_EQ(plans[0].decode.large_tiles, plans[1].decode.large_tiles);
   EXPECT_EQ(plans[0].decode.aligned_tiles, plans[1].decode.aligned_tiles);
   EXPECT_EQ(plans[0].decode.fitting_tiles, plans[1].decode.fitting_tiles);
   EXPECT_EQ(plans[0].decode.kept_tiles, plans[1].decode.kept_tiles);
@@ -133,13 +134,25 @@ TEST(DecodePlanCudaTest, HeadsOfABlockDivideHeadsAndWarps) {
   for (const std::int64_t kv_heads : {1, 2, 3, 4, 6, 8, 16, 24, 128}) {
     for (const std::int64_t num_sequences : {1, 8, 40, 500}) {
       const DecodeSchedule decode = Plan(Shape(num_sequences, 2, kv_heads, 128)).decode;
-      for (const DecodeSchedule::Heads& heads : {decode.together, decode.apart}) {
+      for (const DecodeSchedule::Heads& heads : {decode.large, decode.uneven, decode.apart}) {
         EXPECT_EQ(heads.head_groups << heads.heads_log2, kv_heads);
         EXPECT_LE(heads.heads_log2, decode.warps_log2);
         EXPECT_LE(heads.blocks_per_group * heads.head_groups * num_sequences, decode.num_blocks);
       }
     }
   }
+}
+
+TEST(DecodePlanCudaTest, HeadsOfABlockSuitLengthsAndPages) {
+  const auto heads = [](std::int64_t num_sequences, std::int64_t page_tokens) {
+    const DecodeSchedule decode = Plan(Shape(num_sequences, 4, 8, 128, page_tokens)).decode;
+    return std::vector<int>{1 << decode.apart.heads_log2, 1 << decode.uneven.heads_log2, 1 << decode.large.heads_log2};
+  };
+  EXPECT_THAT(heads(1, 16), ElementsAre(1, 4, 8)) << "parts to merge are small";
+  EXPECT_THAT(heads(32, 16), ElementsAre(2, 4, 8));
+  EXPECT_THAT(heads(32, 64), ElementsAre(2, 4, 4));
+  EXPECT_THAT(heads(128, 16), ElementsAre(8, 8, 8)) << "little is to be merged";
+  EXPECT_THAT(heads(128, 64), ElementsAre(8, 8, 4));
 }
 
 TEST(DecodePlanCudaTest, NoPlanNeedsMoreThanTheMostMergeWorkspace) {
