@@ -11,6 +11,7 @@ struct LaunchShape {
   dim3 grid;
   dim3 block;
   int shared_memory_bytes = 0;  // dynamic
+  int cluster_blocks = 1;       // of the grid's width, which is a multiple of it; more than one needs sm_90
 };
 
 // Raises the kernel's limit of dynamic shared memory where a launch needs more than every device grants unasked. A grid of no
@@ -29,6 +30,13 @@ cudaError_t Launch(void (*kernel)(Parameters...), const LaunchShape& shape, cuda
   config.blockDim = shape.block;
   config.dynamicSmemBytes = static_cast<std::size_t>(shape.shared_memory_bytes);
   config.stream = stream;
+  cudaLaunchAttribute cluster = {};
+  if (shape.cluster_blocks > 1) {
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {static_cast<unsigned>(shape.cluster_blocks), 1, 1};
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+  }
   return cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "kernels/common/cuda_launch.cuh"
+#include "kernels/kv_cache/find_token.cuh"
 #include "kernels/kv_cache/kv_cache_cuda.h"
 #include "kernels/kv_cache/pieces.cuh"
 
@@ -11,21 +12,8 @@ namespace {
 
 // The row of the pages that holds the token of this dense row; -1 if it belongs to none.
 __device__ std::int64_t FindPagedRow(const PagedRows& rows, std::int64_t row) {
-  // The first span that ends after the row.
-  std::int64_t begin = 0;
-  for (std::int64_t end = rows.num_spans; begin < end;) {
-    const std::int64_t middle = (begin + end) / 2;
-    if (rows.spans[middle].row_begin + rows.spans[middle].num_tokens > row) {
-      end = middle;
-    } else {
-      begin = middle + 1;
-    }
-  }
-  if (begin == rows.num_spans || rows.spans[begin].row_begin > row) return -1;
-  const TokenSpan& span = rows.spans[begin];
-  const std::int64_t token = span.token_begin + (row - span.row_begin);
-  const std::int64_t page = rows.block_table[span.table_begin + token / rows.pages.page_tokens];
-  return page * rows.pages.page_tokens + token % rows.pages.page_tokens;
+  const TokenSpan* const span = FindSpan(rows, row);
+  return span == nullptr ? -1 : PagedRow(rows, *span, row);
 }
 
 template <typename Word>

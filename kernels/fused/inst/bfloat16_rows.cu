@@ -1,0 +1,9 @@
+#include <cuda_bf16.h>
+
+#include "kernels/fused/row_launch.cuh"
+
+namespace ridgeline::kernels::fused {
+
+template cudaError_t LaunchRows<__nv_bfloat16>(const FusedParams& params, const CudaLimits& limits, cudaStream_t stream);
+
+}  // namespace ridgeline::kernels::fused

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "kernels/common/cuda_launch.cuh"
+#include "kernels/common/rounding.h"
+#include "kernels/fused/cuda_launches.h"
+#include "kernels/fused/rope_kernel.cuh"
+
+namespace ridgeline::kernels::fused {
+
+// Whether every head, and every part of one that turns by itself, is whole words of 16 bytes.
+template <typename T>
+bool HasWholeWords(const RopeArguments& arguments) {
+  constexpr int kElems = kVectorElems<T>;
+  const AngleArguments& angles = arguments.angles;
+  const int part = angles.layout == RopeLayout::kInterleaved ? angles.rotary_dim : angles.rotary_dim / 2;
+  std::uintptr_t distances = 0;
+  for (const void* array :
+       {arguments.query, static_cast<const void*>(arguments.turned_query), arguments.append.key, arguments.append.value,
+        static_cast<const void*>(arguments.append.to.pages.key), static_cast<const void*>(arguments.append.to.pages.value)}) {
+    distances |= DistanceFromWord(array);
+  }
+  return distances == 0 && part % kElems == 0 && angles.head_dim % kElems == 0 && arguments.value_elems % kElems == 0;
+}
+
+template <typename T>
+cudaError_t LaunchRope(const FusedParams& params, cudaStream_t stream) {
+  const FusedShape& shape = params.shape;
+  const bool appends = shape.op == Op::kRopeAppend;
+  RopeArguments arguments = {.angles = {.rates = RatesOf(shape.rope),
+                                        .layout = shape.rope.layout,
+                                        .head_dim = static_cast<int>(shape.rope.head_dim),
+                                        .rotary_dim = static_cast<int>(shape.rope.rotary_dim),
+                                        .num_rows = shape.num_rows,
+                                        .rows = {},
+                                        .positions = shape.has_positions ? params.positions : nullptr},
+                             .query = shape.has_input ? params.input : nullptr,
+                             .turned_query = shape.has_input ? params.output : nullptr,
+                             .append = {},
+                             .query_elems = shape.has_input ? static_cast<int>(shape.row_elems) : 0,
+                             .key_elems = appends ? static_cast<int>(shape.key_elems) : 0,
+                             .value_elems = appends ? static_cast<int>(shape.value_elems) : 0,
+                             .block_tokens = 1};
+  if (appends) {
+    arguments.append = params.append;
+    arguments.angles.rows = params.append.to;
+  }
+  const bool words = HasWholeWords<T>(arguments);
+  // As many tokens as give each thread about one angle.
+  const std::int64_t pairs = shape.rope.rotary_dim / 2;
+  arguments.block_tokens =
+      static_cast<int>(std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(kRopeThreads / pairs, 1))));
+  const std::int64_t table_bytes = pairs * static_cast<std::int64_t>(sizeof(float2));
+
+  const bool interleaved = shape.rope.layout == RopeLayout::kInterleaved;
+  void (*kernel)(RopeArguments) =
+      words ? RopeKernel<T, RopeLayout::kHalfSplit, true> : RopeKernel<T, RopeLayout::kHalfSplit, false>;
+  if (interleaved) {
+    kernel = words ? RopeKernel<T, RopeLayout::kInterleaved, true> : RopeKernel<T, RopeLayout::kInterleaved, false>;
+  }
+  const LaunchShape launch = {.grid = dim3(static_cast<unsigned>(CeilDivide(shape.num_rows, arguments.block_tokens))),
+                              .block = dim3(kRopeThreads),
+                              .shared_memory_bytes = static_cast<int>(arguments.block_tokens * table_bytes)};
+  return Launch(kernel, launch, stream, arguments);
+}
+
+}  // namespace ridgeline::kernels::fused
