@@ -86,7 +86,7 @@ struct AttentionParams {
   std::int64_t lse_head_stride_elems = 0;
 
   void* workspace = nullptr;  // plan's workspace_bytes, aligned to 64 bytes; null if that is 0
-  // A plan of decode: its merge_workspace_bytes, aligned to 64 bytes, all ones (0xff). Each launch leaves them so; one that
+  // The plan's merge_workspace_bytes, if it has any, aligned to 64 bytes, all ones (0xff). Each launch leaves them so; one that
   // fails or is killed may not, and then they are to be filled again. Launches that run at once may not share it. Null
   // otherwise.
   void* merge_workspace = nullptr;

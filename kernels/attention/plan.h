@@ -9,6 +9,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/attention/decode/decode_schedule.h"
 #include "kernels/attention/flash/tile_schedule.h"
+#include "kernels/attention/prefill_sm90/prefill_schedule.h"
 
 namespace ridgeline::kernels::attention {
 
@@ -46,6 +47,9 @@ struct AttentionPlan {
 
   // On CUDA devices, for few queries over pages: flash by the decode kernel if decode.num_blocks > 0.
   DecodeSchedule decode;
+  // On Hopper chips, for many queries: flash by the prefill kernel if prefill.num_tiles > 0.
+  PrefillSchedule prefill;
+
   // Of two passes, where sequences begin with the same pages; see cascade/cascade.h.
   std::shared_ptr<const CascadePlan> cascade;
 

@@ -5,6 +5,7 @@
 #include "kernels/attention/decode/decode_plan_cuda.h"
 #include "kernels/attention/flash/flash_plan_cuda.h"
 #include "kernels/attention/plan.h"
+#include "kernels/attention/prefill_sm90/prefill_plan_cuda.h"
 #include "kernels/attention/score_bytes.h"
 #include "kernels/attention/standard/standard_cuda.h"
 #include "kernels/attention/visible_range.h"
@@ -12,6 +13,9 @@
 namespace ridgeline::kernels::attention {
 
 namespace {
+
+// Whether the Hopper prefill kernel is chosen. Tests ask for it by itself.
+constexpr bool kServesPrefill = false;
 
 // Kernels count the tokens of all keys together in 32 bits where they gather them.
 constexpr std::int64_t kMostKeyTokens = std::int64_t{1} << 32;
@@ -42,6 +46,9 @@ AttentionPlan PlanOnCuda(const AttentionShape& shape, const Sequence* sequences,
   plan.reason = requested.has_value() ? "the request names it" : NeedsNoScores(shape, sequences);
   if (plan.algorithm == Algorithm::kFlash && WhyNotDecode(shape, sequences, limits).empty()) {
     PlanDecodeOnCuda(shape, sequences, limits, plan);
+  } else if (kServesPrefill && plan.algorithm == Algorithm::kFlash && WhyNotPrefill(shape, sequences, limits).empty() &&
+             PrefersPrefill(shape, sequences, limits)) {
+    PlanPrefillOnCuda(shape, sequences, limits, plan);
   } else if (plan.algorithm == Algorithm::kFlash) {
     PlanFlashOnCuda(shape, sequences, limits, plan);
   } else {

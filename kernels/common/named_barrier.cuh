@@ -1,4 +1,5 @@
-// bar.sync: barriers among some warps of a block. PTX ISA, "Parallel Synchronization and Communication Instructions: bar".
+// bar.sync, bar.arrive: barriers among some warps of a block. PTX ISA, "Parallel Synchronization and Communication
+// Instructions: bar".
 #pragma once
 
 namespace ridgeline::kernels {
@@ -7,6 +8,11 @@ namespace ridgeline::kernels {
 // accesses like __syncthreads().
 __device__ __forceinline__ void NamedBarrierSync(int idx, int num_threads) {
   asm volatile("bar.sync %0, %1;\n" ::"r"(idx), "r"(num_threads) : "memory");
+}
+
+// Arrives for those who wait there with NamedBarrierSync, and goes on. `num_threads` counts both sides.
+__device__ __forceinline__ void NamedBarrierArrive(int idx, int num_threads) {
+  asm volatile("bar.arrive %0, %1;\n" ::"r"(idx), "r"(num_threads) : "memory");
 }
 
 }  // namespace ridgeline::kernels

@@ -113,13 +113,13 @@ absl::StatusOr<std::vector<KernelPhase>> CudaLane::Attend(const AttentionPlan& p
   if (plan.algorithm == Algorithm::kStandard) return AttendStandard(plan, params, sequences, std::move(cancel));
   Queue([this, plan, params, cancel = std::move(cancel)] {
     if (IsUnwanted(cancel)) return absl::OkStatus();
-    if (plan.decode.num_blocks > 0 || plan.cascade != nullptr) return LaunchDecode(plan, params);
+    if (plan.merge_workspace_bytes > 0 || plan.cascade != nullptr) return LaunchWithMergeWorkspace(plan, params);
     return RIDGELINE_CUDA_CALL(context_, kernels::attention::LaunchFlash, plan, params, stream_.get());
   });
   return std::vector<KernelPhase>();
 }
 
-absl::Status CudaLane::LaunchDecode(const AttentionPlan& plan, AttentionParams params) {
+absl::Status CudaLane::LaunchWithMergeWorkspace(const AttentionPlan& plan, AttentionParams params) {
   if (!merge_workspace_is_clean_) {
     RIDGELINE_RETURN_IF_ERROR(RIDGELINE_CUDA_CALL(context_, cudaMemsetAsync, merge_workspace_.data(), 0xff,
                                                   static_cast<std::size_t>(merge_workspace_.size_bytes()), stream_.get()));
@@ -128,8 +128,10 @@ absl::Status CudaLane::LaunchDecode(const AttentionPlan& plan, AttentionParams p
   params.merge_workspace = merge_workspace_.data();
   if (plan.cascade != nullptr) {
     RIDGELINE_RETURN_IF_ERROR(RIDGELINE_CUDA_CALL(context_, kernels::attention::LaunchCascade, plan, params, stream_.get()));
-  } else {
+  } else if (plan.decode.num_blocks > 0) {
     RIDGELINE_RETURN_IF_ERROR(RIDGELINE_CUDA_CALL(context_, kernels::attention::LaunchDecode, plan, params, stream_.get()));
+  } else {
+    RIDGELINE_RETURN_IF_ERROR(RIDGELINE_CUDA_CALL(context_, kernels::attention::LaunchFlash, plan, params, stream_.get()));
   }
   merge_workspace_is_clean_ = true;
   return absl::OkStatus();

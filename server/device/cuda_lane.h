@@ -37,7 +37,7 @@ struct CudaLaneParts {
   CompletionQueue& completions;
   const kernels::CublasFunctions& cublas;
   std::int64_t cublas_workspace_bytes;
-  std::int64_t merge_workspace_bytes;  // enough for any plan of decode
+  std::int64_t merge_workspace_bytes;  // enough for any plan
 };
 
 class CudaLane final : public Lane {
@@ -78,7 +78,8 @@ class CudaLane final : public Lane {
                                                           CancelToken cancel);
 
   // On the lane's thread:
-  absl::Status LaunchDecode(const kernels::attention::AttentionPlan& plan, kernels::attention::AttentionParams params);
+  absl::Status LaunchWithMergeWorkspace(const kernels::attention::AttentionPlan& plan,
+                                        kernels::attention::AttentionParams params);
   absl::Status CopyToDevice(absl::Span<const HostSlice> slices, char* destination);
 
   const int lane_idx_;
@@ -93,7 +94,7 @@ class CudaLane final : public Lane {
   CudaStream stream_;
   EventPool events_;
   Segment cublas_workspace_;
-  Segment merge_workspace_;                // of decode launches, see decode_cuda.h
+  Segment merge_workspace_;                // see AttentionParams
   bool merge_workspace_is_clean_ = false;  // all ones once the stream gets there; for the lane's thread
   StagingRing staging_;
   std::unique_ptr<CublasHandle> cublas_;

@@ -93,6 +93,8 @@ class Problem {
     params_.output = output_.data();
     workspace_ = std::make_unique<GuardedDeviceArray>(plan_.workspace_bytes);
     params_.workspace = workspace_->data();
+    merge_workspace_ = std::make_unique<GuardedDeviceArray>(plan_.merge_workspace_bytes);  // all ones
+    params_.merge_workspace = merge_workspace_->data();
   }
 
   const attention::AttentionPlan& plan() const { return plan_; }
@@ -144,7 +146,7 @@ class Problem {
   const Row row_;
   const std::vector<attention::Sequence> sequences_;
   GuardedDeviceArray device_sequences_, query_, key_, value_, output_;
-  std::unique_ptr<GuardedDeviceArray> workspace_;
+  std::unique_ptr<GuardedDeviceArray> workspace_, merge_workspace_;
   attention::AttentionParams params_{};
   attention::AttentionPlan plan_;
 };

@@ -11,6 +11,7 @@
 #include "kernels/attention/flash/merge.h"
 #include "kernels/attention/flash/mma_launch.h"
 #include "kernels/attention/flash/mma_shape.h"
+#include "kernels/attention/prefill_sm90/prefill_cuda.h"
 #include "kernels/common/fast_division.h"
 
 namespace ridgeline::kernels::attention {
@@ -82,6 +83,7 @@ Launcher FindLauncher(const AttentionParams& params) {
 }  // namespace
 
 cudaError_t LaunchFlash(const AttentionPlan& plan, const AttentionParams& params, cudaStream_t stream) {
+  if (plan.prefill.num_tiles > 0) return LaunchPrefill(plan, params, stream);
   FlashArguments arguments = {.params = params, .schedule = plan.tiles};
   if (params.shape.IsPaged()) arguments.page_tokens = FastDivision(static_cast<std::uint32_t>(params.shape.page_tokens));
   const bool is_split = plan.key_splits > 1;

@@ -1,0 +1,10 @@
+#include "kernels/attention/prefill_sm90/prefill_launch.cuh"
+
+namespace ridgeline::kernels::attention {
+
+template cudaError_t LaunchPrefillKernel<__nv_bfloat16, kPrefill128, false>(const AttentionPlan& plan,
+                                                                            const AttentionParams& params, cudaStream_t stream);
+template cudaError_t LaunchPrefillKernel<__nv_bfloat16, kPrefill128, true>(const AttentionPlan& plan,
+                                                                           const AttentionParams& params, cudaStream_t stream);
+
+}  // namespace ridgeline::kernels::attention

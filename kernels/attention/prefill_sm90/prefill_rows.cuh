@@ -1,0 +1,346 @@
+// The role of a warpgroup that computes: 64 query rows of a tile against all blocks of keys that the tile walks.
+//
+//   smem query ──ldmatrix──► frag ─┐
+//   smem ring  ────────────────────┴─wgmma─► frag S ──mask, softmax──► frag P ─┐
+//   smem ring  ────────────────────────────────────────────────────────────────┴─wgmma─► frag O ──epilogue──►
+//
+// One step: S of the next block and O += P·V of the last one are issued together, in this warpgroup's turn; while the matrix
+// unit then works for another warpgroup, this one turns S into P.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/attention/prefill_sm90/prefill_arguments.h"
+#include "kernels/attention/prefill_sm90/prefill_epilogue.cuh"
+#include "kernels/attention/prefill_sm90/prefill_logits.cuh"
+#include "kernels/attention/prefill_sm90/prefill_mask.cuh"
+#include "kernels/attention/prefill_sm90/prefill_softmax.cuh"
+#include "kernels/attention/prefill_sm90/prefill_traits.cuh"
+#include "kernels/attention/prefill_sm90/prefill_turns.cuh"
+#include "kernels/common/ldmatrix.cuh"
+#include "kernels/common/mbarrier.cuh"
+#include "kernels/common/named_barrier.cuh"
+#include "kernels/common/shared_memory.cuh"
+#include "kernels/common/tensor_copy.cuh"
+#include "kernels/common/wgmma.cuh"
+
+namespace ridgeline::kernels::attention {
+
+template <typename Traits>
+class GroupAttention {
+  using T = typename Traits::T;
+  using Shared = typename Traits::SharedStorage;
+  static constexpr int kTileKeys = Traits::kTileKeys;
+  static constexpr int kKeySteps = kTileKeys / 16;            // of the sum in P·V
+  static constexpr int kColumnSteps = Traits::kHeadDim / 16;  // of the sum in Q·Kᵀ
+  static constexpr float kLog2E = 1.4426950408889634f;
+
+ public:
+  __device__ __forceinline__ GroupAttention(const PrefillArguments& arguments, Shared& shared, int consumer)
+      : arguments_(arguments),
+        shared_(shared),
+        consumer_(consumer),
+        turns_(consumer),
+        softmax_(Traits::kHasLogitOptions ? kLog2E : arguments.params.scale * kLog2E),
+        query_operand_(SharedAddress(shared.query) + consumer * Traits::kGroupBytes, 0),
+        key_operand_(SharedAddress(shared.ring), 0),
+        value_operand_(SharedAddress(shared.ring), Traits::kBlockChunkBytes) {}
+
+  __device__ __forceinline__ void Run() {
+    if (!NextTile()) return;
+    turns_.Begin();
+    BeginTile();
+    while (true) {
+      WalkBlocks();
+      if constexpr (!Traits::kOverlapsTiles) EndTile();
+      if (!NextTile()) break;
+      if constexpr (Traits::kOverlapsTiles) {
+        JoinTiles();
+      } else {
+        turns_.Begin();
+        BeginTile();
+      }
+    }
+    if constexpr (Traits::kOverlapsTiles) EndTile();
+  }
+
+ private:
+  __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  __device__ static int warp() { return static_cast<int>(threadIdx.x) / 32 % 4; }
+
+  // ---- Tiles ----
+
+  __device__ __forceinline__ const PrefillTile& tile() const { return shared_.tiles[buffer_.idx]; }
+
+  // Waits for the next tile; false if there is none.
+  __device__ __forceinline__ bool NextTile() {
+    if (is_first_) {
+      is_first_ = false;
+    } else {
+      last_buffer_ = buffer_.idx;
+      buffer_.Advance();
+    }
+    MBarrierWait(BarrierAt(shared_.query_full, buffer_.idx), buffer_.parity);
+    if (AlikeInWarp(tile().num_rows) == 0) return false;
+    const GroupBlocks blocks = BlocksOfGroup<Traits>(arguments_.schedule, tile(), consumer_);
+    block_ = AlikeInWarp(blocks.end) - 1;
+    num_skipped_ = AlikeInWarp(tile().last_block) - block_;
+    first_block_ = AlikeInWarp(tile().first_block);
+    full_begin_ = AlikeInWarp(blocks.full_begin);
+    full_end_ = AlikeInWarp(blocks.full_end);
+    LoadQueries();
+    return true;
+  }
+
+  // The first block of a tile whose products run beside no other tile's.
+  __device__ __forceinline__ void BeginTile() {
+    const int stage = SkipBlocks(TakeStage());
+    IssueScores(stage);
+    WgmmaWait<0>();
+    PinRegisters(scores_);
+    Release(stage);
+    BeginRows();
+  }
+
+  // The last product of one tile beside the first of the next.
+  __device__ __forceinline__ void JoinTiles() {
+    const int last_keys = TakeStage(), value_stage = TakeStage();
+    const int key_stage = SkipBlocks(last_keys);
+    turns_.Await();
+    IssueScores(key_stage);
+    IssueOutput(value_stage);
+    turns_.Pass();
+    WgmmaWait<1>();
+    PinRegisters(scores_);
+    Release(key_stage);
+    AwaitOutput(value_stage);
+    FinishRows();
+    BeginRows();
+  }
+
+  // The last product of a tile that no other follows.
+  __device__ __forceinline__ void EndTile() {
+    const int stage = TakeStage();
+    turns_.Await();
+    IssueOutput(stage);
+    turns_.Pass(/*is_last_round=*/true);
+    AwaitOutput(stage);
+    if constexpr (!Traits::kOverlapsTiles) last_buffer_ = buffer_.idx;
+    FinishRows();
+  }
+
+  __device__ __forceinline__ void WalkBlocks() {
+    while (block_ > first_block_) {
+      --block_;
+      Step();
+    }
+  }
+
+  __device__ __forceinline__ void Step() {
+    const int key_stage = TakeStage();
+    turns_.Await();
+    IssueScores(key_stage);
+    const int value_stage = TakeStage();
+    IssueOutput(value_stage);
+    turns_.Pass();
+    WgmmaWait<1>();
+    PinRegisters(scores_);
+    Release(key_stage);
+    FinishScores();
+    AwaitOutput(value_stage);
+    float factor[2];
+    if (softmax_.Continue(scores_, weights_, factor)) {
+#pragma unroll
+      for (int i = 0; i < Traits::kValueHeadDim / 2; ++i) output_[i] *= factor[i / 2 % 2];
+    }
+  }
+
+  // ---- The ring ----
+
+  __device__ __forceinline__ int TakeStage() {
+    MBarrierWait(BarrierAt(shared_.ring_full, stage_.idx), stage_.parity);
+    const int taken = stage_.idx;
+    stage_.Advance();
+    return taken;
+  }
+  __device__ __forceinline__ void Release(int stage) const {
+    if (lane() == 0) MBarrierArrive(BarrierAt(shared_.ring_empty, stage));
+  }
+
+  // Blocks at a tile's end that this warpgroup's rows do not see: their keys, and their values, which come one place later,
+  // pass by. `stage`: of the last block's keys. Returns that of the first keys to be used.
+  __device__ __forceinline__ int SkipBlocks(int stage) {
+#pragma unroll 1
+    for (int i = 0; i < num_skipped_; ++i) {
+      turns_.Await();
+      turns_.Pass();
+      Release(stage);
+      stage = TakeStage();
+      Release(TakeStage());
+    }
+    return stage;
+  }
+
+  // ---- Products ----
+
+  // Where this warp's 16 rows of a buffer begin.
+  __device__ __forceinline__ std::uint32_t WarpRows(int buffer) const {
+    return SharedAddress(shared_.query) + buffer * Traits::kQueryBytes + consumer_ * Traits::kGroupBytes +
+           warp() * Traits::kWarpBytes;
+  }
+
+  // This warp's 16 rows as fragments; the tile's products then read a third less from shared memory.
+  __device__ __forceinline__ void LoadQueries() {
+    if constexpr (Traits::kKeepsQuery) {
+      const std::uint32_t first = ComputedHere(RowChunkAddress(WarpRows(buffer_.idx), lane() % 16, lane() / 16));
+#pragma unroll
+      for (int k = 0; k < kColumnSteps; ++k) {
+        LdMatrixX4(query_[k], (first ^ static_cast<std::uint32_t>(k % 4 * 32)) + k / 4 * Traits::kQueryChunkBytes);
+      }
+    }
+  }
+
+  // S = Q·Kᵀ.
+  __device__ __forceinline__ void IssueScores(int stage) {
+    const WgmmaOperand keys = key_operand_.At(stage * Traits::kStageBytes);
+    const WgmmaOperand queries = query_operand_.At(buffer_.idx * Traits::kQueryBytes);
+    PinRegisters(scores_);
+    WgmmaFence();
+#pragma unroll
+    for (int k = 0; k < kColumnSteps; ++k) {
+      const WgmmaOperand key = keys.At(k / 4 * Traits::kBlockChunkBytes + k % 4 * 32);
+      const WgmmaOperand query = queries.At(k / 4 * Traits::kQueryChunkBytes + k % 4 * 32);
+      if constexpr (Traits::kKeepsQuery) {
+        if (k == 0) {
+          Wgmma<kTileKeys>::template Registers<T, false, false>(scores_, query_[k], key);
+        } else {
+          Wgmma<kTileKeys>::template Registers<T, true, false>(scores_, query_[k], key);
+        }
+      } else {
+        if (k == 0) {
+          Wgmma<kTileKeys>::template Shared<T, false>(scores_, query, key);
+        } else {
+          Wgmma<kTileKeys>::template Shared<T, true>(scores_, query, key);
+        }
+      }
+    }
+    WgmmaCommit();
+  }
+
+  // O += P·V.
+  __device__ __forceinline__ void IssueOutput(int stage) {
+    ClearTail(stage);
+    const WgmmaOperand values = value_operand_.At(stage * Traits::kStageBytes);
+    PinRegisters(output_);
+    PinRegisters(weights_);
+    WgmmaFence();
+#pragma unroll
+    for (int k = 0; k < kKeySteps; ++k) {
+      const std::uint32_t weights[4] = {weights_[4 * k], weights_[4 * k + 1], weights_[4 * k + 2], weights_[4 * k + 3]};
+      Wgmma<Traits::kValueHeadDim>::template Registers<T, true, true>(output_, weights, values.At(k * 16 * Traits::kRowBytes));
+    }
+    WgmmaCommit();
+  }
+
+  __device__ __forceinline__ void AwaitOutput(int stage) {
+    WgmmaWait<0>();
+    PinRegisters(output_);
+    PinRegisters(weights_);
+    Release(stage);
+  }
+
+  // Values beyond a sequence's end are its neighbour's, or stale: what their weight of 0 does not hide becomes 0. All
+  // warpgroups write the same zeros.
+  __device__ __forceinline__ void ClearTail(int stage) {
+    if (present_keys_ >= kTileKeys) return;
+    const std::uint32_t values = SharedAddress(shared_.ring) + stage * Traits::kStageBytes;
+    const int thread = static_cast<int>(threadIdx.x) % Traits::kGroupThreads;
+#pragma unroll 1
+    for (int first_row = present_keys_; first_row < kTileKeys; first_row += Traits::kGroupThreads / 8) {
+      const int row = first_row + thread / 8;
+#pragma unroll
+      for (int chunk = 0; chunk < Traits::kValueChunks; ++chunk) {
+        if (row >= kTileKeys) continue;
+        StoreShared16(values + chunk * Traits::kBlockChunkBytes + row * Traits::kRowBytes + thread % 8 * 16, uint4{0, 0, 0, 0});
+      }
+    }
+    SharedToAsyncFence();
+    NamedBarrierSync(kTailBarrier + consumer_, Traits::kGroupThreads);
+    present_keys_ = kTileKeys;
+  }
+
+  // ---- Rows ----
+
+  // Products of block `block_` -> logits, -inf where hidden.
+  __device__ __forceinline__ void FinishScores() {
+    const int first_key = block_ * kTileKeys + lane() % 4 * 2;
+    const int first_row = consumer_ * Traits::kGroupRows + warp() * 16 + lane() / 4;
+    if constexpr (Traits::kHasLogitOptions) {
+      const LogitOptions::Row rows[2] = {LogitsOf(first_row), LogitsOf(first_row + 8)};
+      ProductsToLogits(scores_, rows, first_key);
+    }
+    const RowKeys keys[2] = {KeysOfRow(arguments_.schedule, tile(), first_row),
+                             KeysOfRow(arguments_.schedule, tile(), first_row + 8)};
+    if (block_ >= full_end_) HideLaterKeys(scores_, keys[0].end - first_key, keys[1].end - first_key);
+    if (block_ < full_begin_) HideEarlierKeys(scores_, keys[0].begin - first_key, keys[1].begin - first_key);
+  }
+
+  // Rows beyond the tile's last get its logits: their bias does not exist.
+  __device__ __forceinline__ LogitOptions::Row LogitsOf(int row) const {
+    const int query = tile().row_begin + min(row, tile().num_rows - 1);
+    return LogitOptions(arguments_.params, tile().sequence_idx)
+        .OfRow(tile().query_head, query, tile().position - tile().row_begin + query, tile().key_tokens);
+  }
+
+  // Of the first block of the warpgroup's tile.
+  __device__ __forceinline__ void BeginRows() {
+    FinishScores();
+    softmax_.Begin(scores_, weights_, HasFewKeys());
+#pragma unroll
+    for (int i = 0; i < Traits::kValueHeadDim / 2; ++i) output_[i] = 0;
+    present_keys_ = max(AlikeInWarp(tile().key_tokens) - block_ * kTileKeys, 0);
+  }
+
+  // Whether some row of the warp sees so few keys that one of them may outweigh the others.
+  __device__ __forceinline__ bool HasFewKeys() const {
+    constexpr int kFewKeys = 32;
+    const int first_row = consumer_ * Traits::kGroupRows + warp() * 16;
+    const RowKeys first = KeysOfRow(arguments_.schedule, tile(), first_row);
+    const RowKeys last = KeysOfRow(arguments_.schedule, tile(), first_row + 15);
+    return AlikeInWarp(min(first.end - first.begin, last.end - last.begin)) < kFewKeys;
+  }
+
+  __device__ __forceinline__ void FinishRows() {
+    const int row = consumer_ * Traits::kGroupRows + warp() * 16;
+    const PrefillEpilogue<Traits> epilogue(arguments_, shared_.tiles[last_buffer_], WarpRows(last_buffer_), consumer_, row);
+    epilogue.Run(softmax_, output_, BarrierAt(shared_.output_full, last_buffer_));
+  }
+
+  static constexpr int kTailBarrier = 1 + Traits::kConsumers;  // the first behind those of the turns
+
+  const PrefillArguments& arguments_;
+  Shared& shared_;
+  const int consumer_;
+  const WarpgroupTurns<Traits::kConsumers> turns_;
+  SpeculativeSoftmax<T, kTileKeys> softmax_;
+  const WgmmaOperand query_operand_, key_operand_, value_operand_;
+
+  RingPlace<Traits::kStages> stage_;
+  RingPlace<Traits::kQueryBuffers> buffer_;  // of the tile that scores are of
+  int last_buffer_ = 0;                      // of the tile that the output is of, at a tile's end
+  bool is_first_ = true;
+  int block_ = 0;        // of the scores
+  int first_block_ = 0;  // where the walk ends
+  int full_begin_ = 0, full_end_ = 0;
+  int num_skipped_ = 0;           // of the tile's last blocks, which this warpgroup's rows don't see
+  int present_keys_ = kTileKeys;  // of the block that the weights are of; more than a block: all
+
+  float scores_[kTileKeys / 2] = {};
+  float output_[Traits::kValueHeadDim / 2];
+  std::uint32_t weights_[kTileKeys / 4];
+  std::uint32_t query_[Traits::kKeepsQuery ? kColumnSteps : 1][4];
+};
+
+}  // namespace ridgeline::kernels::attention

@@ -1,0 +1,58 @@
+// Which shapes the Hopper prefill kernel is built for. Shared by the plan, the dispatch and the kernel.
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+
+#include "kernels/attention/attention.h"
+
+namespace ridgeline::kernels::attention {
+
+// Tiles of one build. README.md, "Sizes", has what chose them.
+struct PrefillShape {
+  int head_dim;              // columns of queries and keys, as padded with zeros
+  int value_head_dim;        // of values and outputs
+  int tile_keys;             // keys of a block
+  int consumers;             // warpgroups that compute, with 64 query rows each
+  int stages;                // blocks of keys or values in the ring
+  int query_buffers;         // tiles whose queries, or outputs, lie in shared memory at once
+  bool keeps_query = false;  // queries lie in registers
+
+  constexpr int TileRows() const { return 64 * consumers; }
+};
+
+inline constexpr PrefillShape kPrefillShapes[] = {
+    {.head_dim = 64, .value_head_dim = 64, .tile_keys = 128, .consumers = 3, .stages = 6, .query_buffers = 3},
+    {.head_dim = 64, .value_head_dim = 64, .tile_keys = 64, .consumers = 4, .stages = 8, .query_buffers = 3},
+    {.head_dim = 64,
+     .value_head_dim = 64,
+     .tile_keys = 128,
+     .consumers = 2,
+     .stages = 6,
+     .query_buffers = 3,
+     .keeps_query = true},
+    {.head_dim = 96,
+     .value_head_dim = 96,
+     .tile_keys = 128,
+     .consumers = 2,
+     .stages = 4,
+     .query_buffers = 3,
+     .keeps_query = true},
+    {.head_dim = 128,
+     .value_head_dim = 128,
+     .tile_keys = 128,
+     .consumers = 2,
+     .stages = 4,
+     .query_buffers = 3,
+     .keeps_query = true},
+    {.head_dim = 192, .value_head_dim = 128, .tile_keys = 112, .consumers = 2, .stages = 4, .query_buffers = 1},
+    {.head_dim = 192, .value_head_dim = 192, .tile_keys = 112, .consumers = 2, .stages = 4, .query_buffers = 1},
+    {.head_dim = 256, .value_head_dim = 256, .tile_keys = 80, .consumers = 2, .stages = 4, .query_buffers = 1},
+};
+inline constexpr int kNumPrefillShapes = static_cast<int>(std::size(kPrefillShapes));
+
+// By what they are for.
+inline constexpr int kPrefill64Long = 0, kPrefill64Short = 1, kPrefill64ShortCausal = 2, kPrefill96 = 3, kPrefill128 = 4,
+                     kPrefill192To128 = 5, kPrefill192 = 6, kPrefill256 = 7;
+
+}  // namespace ridgeline::kernels::attention

@@ -1,0 +1,187 @@
+// The softmax of a thread's two rows without a maximum: a block's weights refer to what the blocks before it referred to, and
+// their sums, which are needed anyway, tell whether that was good enough. If not, the block is done again with its maximum.
+//
+// Exact: weights and sum have the same reference, whichever it is, and as long as no weight leaves the range of its type at the
+// upper end, and the sum is not so small that weights that matter leave it at the lower end, a weight is as precise as any
+// other. README.md, "A softmax without a maximum", proves the bounds.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/attention/flash/running_softmax.cuh"
+#include "kernels/common/float16.cuh"
+
+namespace ridgeline::kernels::attention {
+
+// A row begins with the reference kFirstReference (in powers of two), which stands if the sum of its first block is in
+// [kLeastFirstSum, kMostSum]; later blocks are good if no thread's part of their sum is above kMostSum.
+template <typename T>
+struct WeightRange;
+
+// bfloat16 has the exponents of float32: weights may be far from 1 on either side.
+template <>
+struct WeightRange<__nv_bfloat16> {
+  static constexpr float kFirstReference = 0;
+  static constexpr float kLeastFirstSum = 0x1p-30f;
+  static constexpr float kMostSum = 0x1p30f;
+};
+
+// float16 ends at 65504, and below 2^-14 it has fewer bits: what is lost there is at most 2^-25 a key, no more than standard
+// attention loses of probabilities, if the sum is at least 1. Starting from 2^6 leaves room on both sides of a logit of 0.
+template <>
+struct WeightRange<__half> {
+  static constexpr float kFirstReference = -6;
+  static constexpr float kLeastFirstSum = 1;
+  static constexpr float kMostSum = 65504;
+};
+
+// Scores of one warp's 16 rows and kKeys keys, as wgmma leaves them: of each four, two are of the thread's first row.
+template <typename T, int kKeys>
+class SpeculativeSoftmax {
+  static constexpr unsigned kAllLanes = 0xffffffff;
+  using Range = WeightRange<T>;
+
+ public:
+  using Scores = float[kKeys / 2];
+  using Weights = std::uint32_t[kKeys / 4];  // pairs, as wgmma takes them
+
+  __device__ explicit SpeculativeSoftmax(float log2_scale) : log2_scale_(log2_scale) {}
+
+  // A tile's first block. `has_few_keys`: some row of the warp sees so few keys that its largest weight should be 1, which is
+  // not rounded.
+  __device__ __forceinline__ void Begin(Scores& scores, Weights& weights, bool has_few_keys) {
+    num_redone_ = 0;
+    is_far_ = false;
+    prefers_maximum_ = false;
+    if (!has_few_keys) {
+      const float first = Range::kFirstReference == 0 ? 0.0f : Range::kFirstReference / log2_scale_;
+      float part[2];
+      Weigh(scores, weights, first * log2_scale_, first * log2_scale_, part);
+      const float sum[2] = {RowSum(part[0]), RowSum(part[1])};
+      if (__all_sync(kAllLanes, IsGoodFirst(sum[0]) & IsGoodFirst(sum[1]))) {
+        row_[0].maximum = row_[1].maximum = first;
+        sum_[0] = part[0];
+        sum_[1] = part[1];
+        return;
+      }
+    }
+    row_[0].maximum = row_[1].maximum = -INFINITY;
+    sum_[0] = sum_[1] = 0;
+    float factor[2];
+    WeighByMaximum(scores, weights, factor);
+    prefers_maximum_ = is_far_;
+  }
+
+  // A later block. True if the rows' references moved: then the output is to be multiplied with `factor`.
+  __device__ __forceinline__ bool Continue(Scores& scores, Weights& weights, float (&factor)[2]) {
+    if (!prefers_maximum_) {
+      float part[2];
+      Weigh(scores, weights, row_[0].maximum * log2_scale_, row_[1].maximum * log2_scale_, part);
+      if (__all_sync(kAllLanes, (part[0] <= Range::kMostSum) & (part[1] <= Range::kMostSum))) {
+        sum_[0] += part[0];
+        sum_[1] += part[1];
+        return false;
+      }
+      ++num_redone_;
+    }
+    WeighByMaximum(scores, weights, factor);
+    prefers_maximum_ = is_far_ || num_redone_ > kMostRedone;
+    return true;
+  }
+
+  // Of whole rows.
+  __device__ __forceinline__ float Sum(int half) const { return RowSum(sum_[half]); }
+  __device__ __forceinline__ float Maximum(int half) const { return row_[half].maximum; }
+  __device__ __forceinline__ float log2_scale() const { return log2_scale_; }
+
+ private:
+  // Blocks that a tile may do twice, before it takes maxima at once: on data whose logits drift that is cheaper.
+  static constexpr int kMostRedone = 2;
+
+  // NaN is not.
+  __device__ static __forceinline__ bool IsGoodFirst(float row_sum) {
+    return (row_sum >= Range::kLeastFirstSum) & (row_sum <= Range::kMostSum);
+  }
+
+  // The four lanes of a row together.
+  __device__ static __forceinline__ float RowSum(float x) {
+    x += __shfl_xor_sync(kAllLanes, x, 1);
+    return x + __shfl_xor_sync(kAllLanes, x, 2);
+  }
+  __device__ static __forceinline__ float RowMaximum(float x) {
+    x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, 1));
+    return fmaxf(x, __shfl_xor_sync(kAllLanes, x, 2));
+  }
+
+  // Weights that refer to reference0 and reference1, in powers of two; `part`: the thread's part of the rows' sums.
+  __device__ __forceinline__ void Weigh(const Scores& scores, Weights& weights, float reference0, float reference1,
+                                        float (&part)[2]) const {
+    float even[2] = {}, odd[2] = {};
+#pragma unroll
+    for (int i = 0; i < kKeys / 4; i += 2) {
+      const float a = Exp2(fmaf(scores[2 * i], log2_scale_, -reference0));
+      const float b = Exp2(fmaf(scores[2 * i + 1], log2_scale_, -reference0));
+      const float c = Exp2(fmaf(scores[2 * i + 2], log2_scale_, -reference1));
+      const float d = Exp2(fmaf(scores[2 * i + 3], log2_scale_, -reference1));
+      weights[i] = PackPair<T>(a, b);
+      weights[i + 1] = PackPair<T>(c, d);
+      even[0] += a;
+      odd[0] += b;
+      even[1] += c;
+      odd[1] += d;
+    }
+    part[0] = even[0] + odd[0];
+    part[1] = even[1] + odd[1];
+  }
+
+  // The classic online softmax: maxima first, then weights that refer to them. Where a maximum is so far from 0 that its
+  // product with the scale would be too coarse, scores become distances from it.
+  __device__ __forceinline__ void WeighByMaximum(Scores& scores, Weights& weights, float (&factor)[2]) {
+    float maximum[2] = {fmaxf(scores[0], scores[1]), fmaxf(scores[2], scores[3])};
+#pragma unroll
+    for (int i = 4; i < kKeys / 2; i += 4) {
+      maximum[0] = fmaxf(maximum[0], fmaxf(scores[i], scores[i + 1]));
+      maximum[1] = fmaxf(maximum[1], fmaxf(scores[i + 2], scores[i + 3]));
+    }
+    maximum[0] = fmaxf(RowMaximum(maximum[0]), row_[0].maximum);
+    maximum[1] = fmaxf(RowMaximum(maximum[1]), row_[1].maximum);
+    const bool was_far = is_far_;
+    is_far_ =
+        __any_sync(kAllLanes, RunningSoftmax::IsFar(maximum[0], log2_scale_) || RunningSoftmax::IsFar(maximum[1], log2_scale_));
+#pragma unroll
+    for (int half = 0; half < 2; ++half) factor[half] = MoveTo(row_[half], maximum[half], was_far);
+    float reference[2] = {row_[0].Reference() * log2_scale_, row_[1].Reference() * log2_scale_};
+    if (is_far_) {
+#pragma unroll
+      for (int i = 0; i < kKeys / 2; ++i) scores[i] -= row_[i / 2 % 2].Reference();
+      reference[0] = reference[1] = 0;
+    }
+    float part[2];
+    Weigh(scores, weights, reference[0], reference[1], part);
+    sum_[0] = fmaf(sum_[0], factor[0], part[0]);
+    sum_[1] = fmaf(sum_[1], factor[1], part[1]);
+  }
+
+  // RunningSoftmax::MoveTo, without branches where nothing is far.
+  __device__ __forceinline__ float MoveTo(RunningSoftmax& row, float maximum, bool was_far) const {
+    if (was_far || is_far_) return row.MoveTo(maximum, log2_scale_, was_far, is_far_);
+    const float before = row.maximum;
+    row.maximum = maximum;
+    const float factor = Exp2(__fsub_rn(__fmul_rn(before, log2_scale_), __fmul_rn(maximum, log2_scale_)));
+    return before == -INFINITY ? 0.0f : factor;
+  }
+
+  const float log2_scale_;
+  RunningSoftmax row_[2];
+  float sum_[2] = {};  // of this thread's columns
+  int num_redone_ = 0;
+  bool prefers_maximum_ = false;  // of all rows of the warp
+  bool is_far_ = false;           // likewise
+};
+
+}  // namespace ridgeline::kernels::attention

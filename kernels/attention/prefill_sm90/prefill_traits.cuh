@@ -1,0 +1,126 @@
+// What the Hopper prefill kernel must know at compile time, and its shared memory.
+//
+//   query[buffer]   one tile's queries, later its output:  [64 columns][tile rows] of 128 bytes, swizzled
+//   ring[stage]     one block's keys or values:            [64 columns][tile keys] of 128 bytes, swizzled
+//   tiles[buffer]   what is known of a tile
+//   barriers        who waits for whom: prefill_kernel.cuh
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/attention/prefill_sm90/prefill_shape.h"
+#include "kernels/common/shared_memory.cuh"
+
+namespace ridgeline::kernels::attention {
+
+// One tile, as the warp that takes it tells the others. Counts fit ints: a batch has at most kMaxIntTokens.
+struct PrefillTile {
+  int num_rows;     // that exist; 0: there are no more tiles
+  int row_begin;    // query of the first row in its sequence
+  int query_token;  // and in the packed arrays
+  int query_head;
+  int kv_head;
+  int sequence_idx;
+  int position;     // key position that the first row is aligned to
+  int key_tokens;   // of the sequence
+  int first_block;  // blocks of keys [first_block, last_block] have all that some row sees; walked from the last to the first
+  int last_block;
+  std::int64_t key_begin;  // first token in key and value, or the sequence's first entry in the block table
+  std::int64_t lse_idx;    // element of log_sum_exp of the first row
+};
+
+template <typename Elem, int kShapeIdx, bool kHasLogitOptions_>
+struct PrefillTraits {
+  using T = Elem;
+  static constexpr PrefillShape kShape = kPrefillShapes[kShapeIdx];
+  static constexpr bool kHasLogitOptions = kHasLogitOptions_;
+  static constexpr int kHeadDim = kShape.head_dim;
+  static constexpr int kValueHeadDim = kShape.value_head_dim;
+  static constexpr int kTileRows = kShape.TileRows();
+  static constexpr int kTileKeys = kShape.tile_keys;
+  static constexpr int kConsumers = kShape.consumers;
+  static constexpr int kStages = kShape.stages;
+  static constexpr int kQueryBuffers = kShape.query_buffers;
+  static constexpr bool kKeepsQuery = kShape.keeps_query;
+  // With one buffer for queries, the next tile's can only come when this one's output has gone.
+  static constexpr bool kOverlapsTiles = kQueryBuffers > 1;
+
+  static constexpr int kGroupThreads = 128;  // of a warpgroup
+  static constexpr int kThreads = kGroupThreads * (kConsumers + 1);
+  // What the launch gives to each thread, and what the roles make of it.
+  static constexpr int kProducerRegisters = kConsumers == 3 ? 32 : 24;
+  static constexpr int kConsumerRegisters = kConsumers == 2 ? 240 : kConsumers == 3 ? 160 : 112;
+  static constexpr int kLaunchRegisters = 65536 / kThreads / 8 * 8;
+  static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <= (kConsumers + 1) * kLaunchRegisters,
+                "who asks for more registers than there are waits for ever");
+
+  static constexpr int kRowBytes = 128;  // of a swizzled row: 64 columns
+  static constexpr int kHeadChunks = (kHeadDim + 63) / 64;
+  static constexpr int kValueChunks = (kValueHeadDim + 63) / 64;
+  static_assert(kValueChunks <= kHeadChunks, "the output lies where the queries did, values where keys did");
+  static_assert(kTileKeys % 16 == 0, "P·V consumes keys in groups of 16");
+  static_assert(kHeadDim % 16 == 0, "Q·Kᵀ consumes columns in groups of 16");
+
+  static constexpr int kQueryChunkBytes = kTileRows * kRowBytes;
+  static constexpr int kQueryBytes = kHeadChunks * kQueryChunkBytes;
+  static constexpr int kBlockChunkBytes = kTileKeys * kRowBytes;
+  static constexpr int kStageBytes = kHeadChunks * kBlockChunkBytes;
+  static constexpr int kGroupRows = 64;                       // of a warpgroup
+  static constexpr int kGroupBytes = kGroupRows * kRowBytes;  // of its rows in a chunk
+  static constexpr int kWarpBytes = kGroupBytes / 4;
+
+  struct SharedStorage {
+    alignas(1024) char query[kQueryBuffers][kQueryBytes];
+    alignas(1024) char ring[kStages][kStageBytes];
+    PrefillTile tiles[kQueryBuffers];
+    std::uint64_t query_full[kQueryBuffers];
+    std::uint64_t output_full[kQueryBuffers];
+    std::uint64_t query_empty[kQueryBuffers];
+    std::uint64_t ring_full[kStages];
+    std::uint64_t ring_empty[kStages];
+  };
+  static_assert(sizeof(SharedStorage) <= 227 << 10, "fits a block's shared memory");
+};
+
+// A place in a ring of kLength, and the parity of the lap.
+template <int kLength>
+struct RingPlace {
+  int idx = 0;
+  std::uint32_t parity = 0;
+
+  __device__ __forceinline__ void Advance() {
+    if (++idx == kLength) {
+      idx = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// Shared address of a 16-byte chunk, of the first eight, in swizzled rows that begin at a multiple of 1024. The chunk 2i
+// further on, for an even one or the odd one after it, lies at this address ^ 32i.
+__device__ __forceinline__ std::uint32_t RowChunkAddress(std::uint32_t rows, int row, int chunk) {
+  return rows + static_cast<std::uint32_t>(row * 128 + ((chunk ^ row % 8) << 4));
+}
+
+// The same address, computed where it is used: kept from before it would take registers that the fragments need.
+__device__ __forceinline__ std::uint32_t ComputedHere(std::uint32_t address) {
+  asm volatile("" : "+r"(address));
+  return address;
+}
+
+// A number that is the same in all lanes of a warp, so that the compiler knows it too: what depends on it then goes to uniform
+// registers, and control flow needs no care for lanes that part.
+__device__ __forceinline__ int AlikeInWarp(int number) {
+  asm volatile("" : "+r"(number));
+  return __shfl_sync(0xffffffff, number, 0);
+}
+
+// Shared address of element `idx` of an array of barriers.
+template <int kLength>
+__device__ __forceinline__ std::uint32_t BarrierAt(std::uint64_t (&barriers)[kLength], int idx) {
+  return SharedAddress(barriers) + static_cast<std::uint32_t>(idx * sizeof(std::uint64_t));
+}
+
+}  // namespace ridgeline::kernels::attention
