@@ -212,6 +212,7 @@ class Timer {
 
   // Median of single launches, all queued before the first one runs. Cold: each after reading other memory.
   double MedianMicroseconds(bool is_cold, const std::function<void()>& launch) const {
+    Flush();  // of what was timed before
     for (int i = 0; i < kWarmUps; ++i) launch();
     const double one = Median(is_cold, launch, 1);
     return Median(is_cold, launch,
@@ -219,15 +220,17 @@ class Timer {
   }
 
  private:
+  void Flush() const {
+    Check(LaunchRead(flush_.data(), flush_.size_bytes(), reinterpret_cast<std::uint32_t*>(sink_.data()), Stream()),
+          "LaunchRead");
+  }
+
   double Median(bool is_cold, const std::function<void()>& launch, int launches) const {
     const std::vector<TimedEvent> starts(launches), ends(launches);
     {
       const StreamHold hold;
       for (int i = 0; i < launches; ++i) {
-        if (is_cold) {
-          Check(LaunchRead(flush_.data(), flush_.size_bytes(), reinterpret_cast<std::uint32_t*>(sink_.data()), Stream()),
-                "LaunchRead");
-        }
+        if (is_cold) Flush();
         starts[i].Record();
         launch();
         ends[i].Record();
