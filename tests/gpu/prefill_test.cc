@@ -1,0 +1,119 @@
+// The Hopper prefill kernel where its softmax has to do blocks again, at both ends of what each type holds, and where outputs
+// have to be repaired. What it has in common with other kernels the attention suites test, with RIDGELINE_TEST_PREFILL=1.
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/attention/attention.h"
+#include "kernels/attention/plan.h"
+#include "kernels/attention/prefill_sm90/prefill_plan_cuda.h"
+#include "kernels/common/data_type.h"
+#include "tests/gpu/gpu.h"
+#include "tests/support/attention_case.h"
+#include "tests/support/attention_shapes.h"
+#include "tests/unit/kernels/attention_runner.h"
+
+namespace ridgeline::kernels::attention {
+namespace {
+
+using support::AttentionCase;
+using support::AttentionOptions;
+using support::DenseProblem;
+
+class PrefillTest : public ::testing::TestWithParam<std::tuple<DataType, int>> {
+ protected:
+  static constexpr std::int64_t kQueries = 150, kKeys = 700;
+
+  DataType type() const { return std::get<0>(GetParam()); }
+  std::int64_t head_dim() const { return std::get<1>(GetParam()); }
+
+  void SetUp() override {
+    AttentionCase smallest(DenseProblem(1, 1, 1, 1, 1, head_dim(), head_dim()), AttentionOptions(), type(), /*seed=*/1);
+    const AttentionParams params = smallest.params();
+    const std::string why_not = WhyNotPrefill(params.shape, params.sequences, gpu::Limits());
+    if (!why_not.empty()) GTEST_SKIP() << why_not;
+  }
+
+  ::testing::AssertionResult Run(AttentionCase& attention_case) {
+    const AttentionParams params = attention_case.params();
+    AttentionPlan plan = {};
+    plan.algorithm = Algorithm::kFlash;
+    PlanPrefillOnCuda(params.shape, params.sequences, gpu::Limits(), plan);
+    return RunKernel(plan, params);
+  }
+
+  // Logits that depend on the key alone, and random values; causal or not.
+  void ExpectRight(const std::string& name, const std::function<double(std::int64_t key)>& logit) {
+    for (const bool causal : {false, true}) {
+      AttentionOptions options;
+      options.scale = 1;
+      options.causal = causal;
+      options.name = name + (causal ? "_causal" : "");
+      AttentionCase attention_case(DenseProblem(1, kQueries, kKeys, 1, 1, head_dim(), head_dim()), options, type(),
+                                   support::DeriveSeed(name));
+      for (std::int64_t i = 0; i < attention_case.query().elements(); ++i) {
+        attention_case.query().Set(i, i % head_dim() == 0 ? 1 : 0);
+      }
+      for (std::int64_t j = 0; j < kKeys; ++j) attention_case.key().Set(j * head_dim(), logit(j));
+      ASSERT_TRUE(Run(attention_case)) << name;
+      EXPECT_TRUE(attention_case.RunWasClean()) << name;
+      EXPECT_TRUE(attention_case.AnswerIsRight()) << name;
+    }
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, PrefillTest,
+                         ::testing::Combine(::testing::Values(DataType::kFloat16, DataType::kBFloat16),
+                                            ::testing::Values(64, 96, 128, 192, 256)),
+                         [](const auto& param) {
+                           return std::string(Name(std::get<0>(param.param))) + "_d" + std::to_string(std::get<1>(param.param));
+                         });
+
+// Blocks are walked from the last: logits that fall along the sequence rise along the walk.
+TEST_P(PrefillTest, LogitsDrift) {
+  ExpectRight("fall", [](std::int64_t key) { return 40 - 0.125 * static_cast<double>(key); });
+  ExpectRight("rise", [](std::int64_t key) { return -40 + 0.125 * static_cast<double>(key); });
+  ExpectRight("fall_far", [](std::int64_t key) { return 300 - static_cast<double>(key); });
+}
+
+// Each side of where a first block's sum, or a later one's, is too large or too small for the reference at hand.
+TEST_P(PrefillTest, SumsAtTheEndsOfTheRange) {
+  for (const double logit : {-100.0, -25.0, -20.0, -9.0, -5.0, -4.0, 2.0, 3.0, 6.0, 7.0, 15.0, 20.0, 25.0, 100.0}) {
+    ExpectRight("all_" + std::to_string(static_cast<int>(logit)), [=](std::int64_t) { return logit; });
+    ExpectRight("first_" + std::to_string(static_cast<int>(logit)), [=](std::int64_t key) { return key < 400 ? logit : 0.0; });
+    ExpectRight("last_" + std::to_string(static_cast<int>(logit)), [=](std::int64_t key) { return key < 400 ? 0.0 : logit; });
+  }
+}
+
+TEST_P(PrefillTest, OneKeyOutweighsAll) {
+  for (const std::int64_t spike : {0, 127, 300, 639, 699}) {
+    for (const double height : {12.0, 30.0, 90.0}) {
+      ExpectRight("spike_" + std::to_string(spike), [=](std::int64_t key) { return key == spike ? height : 0.0; });
+    }
+  }
+}
+
+// Weights above 1 times the largest values leave float32's range, though the mean does not.
+TEST_P(PrefillTest, LargestValues) {
+  AttentionOptions options;
+  options.scale = 1;
+  AttentionCase attention_case(DenseProblem(1, kQueries, kKeys, 1, 1, head_dim(), head_dim()), options, type(), /*seed=*/3);
+  const double largest = type() == DataType::kFloat16 ? 65504 : 0x1p127;
+  for (std::int64_t i = 0; i < attention_case.query().elements(); ++i) {
+    attention_case.query().Set(i, i % head_dim() == 0 ? 1 : 0);
+  }
+  for (std::int64_t j = 0; j < kKeys; ++j) attention_case.key().Set(j * head_dim(), 5);
+  for (std::int64_t i = 0; i < attention_case.value().elements(); ++i) attention_case.value().Set(i, largest);
+  ASSERT_TRUE(Run(attention_case));
+  for (std::int64_t i = 0; i < attention_case.output().elements(); ++i) {
+    ASSERT_NEAR(attention_case.output().Get(i) / largest, 1, 0x1p-7) << i;
+  }
+}
+
+}  // namespace
+}  // namespace ridgeline::kernels::attention
