@@ -1,0 +1,176 @@
+// What the Hopper prefill kernel takes, when it is chosen, and how it divides a launch: host code, tested without a GPU.
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/attention/attention.h"
+#include "kernels/attention/plan.h"
+#include "kernels/attention/prefill_sm90/prefill_plan_cuda.h"
+#include "kernels/attention/prefill_sm90/prefill_shape.h"
+#include "kernels/attention/visible_range.h"
+#include "kernels/common/data_type.h"
+
+namespace ridgeline::kernels::attention {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+constexpr CudaLimits kH200 = {.compute_capability = 90, .num_sms = 132};
+
+struct Problem {
+  AttentionShape shape;
+  std::vector<Sequence> sequences;
+
+  void Add(std::int64_t query_tokens, std::int64_t key_tokens) {
+    const Sequence last = sequences.empty() ? Sequence{} : sequences.back();
+    sequences.push_back({.query_begin = last.query_begin + last.query_tokens,
+                         .query_tokens = query_tokens,
+                         .key_begin = last.key_begin + last.key_tokens,
+                         .key_tokens = key_tokens,
+                         .lse_begin = last.query_begin + last.query_tokens});
+    shape.num_sequences = static_cast<std::int64_t>(sequences.size());
+  }
+  std::string WhyNot(const CudaLimits& limits = kH200) const { return WhyNotPrefill(shape, sequences.data(), limits); }
+  bool Preferred() const { return PrefersPrefill(shape, sequences.data(), kH200); }
+  AttentionPlan Plan() const {
+    AttentionPlan plan = {};
+    PlanPrefillOnCuda(shape, sequences.data(), kH200, plan);
+    return plan;
+  }
+};
+
+Problem Heads(std::int64_t query_heads, std::int64_t kv_heads, std::int64_t head_dim) {
+  Problem problem = {};
+  problem.shape = {.data_type = DataType::kBFloat16,
+                   .output_data_type = DataType::kBFloat16,
+                   .num_sequences = 0,
+                   .query_heads = query_heads,
+                   .kv_heads = kv_heads,
+                   .head_dim = head_dim,
+                   .value_head_dim = head_dim};
+  return problem;
+}
+
+Problem Dense(std::int64_t batch, std::int64_t query_tokens, std::int64_t key_tokens, std::int64_t query_heads,
+              std::int64_t kv_heads, std::int64_t head_dim) {
+  Problem problem = Heads(query_heads, kv_heads, head_dim);
+  for (std::int64_t i = 0; i < batch; ++i) problem.Add(query_tokens, key_tokens);
+  return problem;
+}
+
+TEST(PrefillPlanTest, EveryHeadDimHasTilesThatHoldIt) {
+  for (std::int64_t head_dim = 8; head_dim <= 256; head_dim += 8) {
+    for (std::int64_t value_head_dim = 8; value_head_dim <= 256; value_head_dim += 8) {
+      for (const std::int64_t tokens : {512, 4096}) {
+        Problem problem = Dense(1, tokens, tokens, 32, 32, head_dim);
+        problem.shape.value_head_dim = value_head_dim;
+        ASSERT_THAT(problem.WhyNot(), IsEmpty());
+        const PrefillShape& tile = kPrefillShapes[problem.Plan().prefill.shape_idx];
+        EXPECT_GE(tile.head_dim, head_dim);
+        EXPECT_GE(tile.value_head_dim, value_head_dim);
+      }
+    }
+  }
+}
+
+TEST(PrefillPlanTest, SaysWhatItDoesNotTake) {
+  EXPECT_THAT(Dense(1, 512, 512, 8, 8, 128).WhyNot(), IsEmpty());
+  EXPECT_THAT(Dense(1, 512, 512, 8, 8, 128).WhyNot({.compute_capability = 80, .num_sms = 132}), HasSubstr("9.0"));
+  EXPECT_THAT(Dense(1, 512, 512, 8, 8, 128).WhyNot({.compute_capability = 100, .num_sms = 132}), HasSubstr("9.0"));
+  Problem float32 = Dense(1, 512, 512, 8, 8, 128);
+  float32.shape.data_type = DataType::kFloat32;
+  EXPECT_THAT(float32.WhyNot(), HasSubstr("16-bit"));
+  EXPECT_THAT(Dense(2, 0, 512, 8, 8, 128).WhyNot(), HasSubstr("no query tokens"));
+  EXPECT_THAT(Dense(2, 512, 0, 8, 8, 128).WhyNot(), HasSubstr("no key tokens"));
+  EXPECT_THAT(Dense(0, 512, 512, 8, 8, 128).WhyNot(), HasSubstr("no query tokens"));
+  EXPECT_THAT(Dense(1, kMaxIntTokens + 1, 512, 1, 1, 128).WhyNot(), HasSubstr("too many query tokens"));
+  EXPECT_THAT(Dense(1, 512, kMaxIntTokens + 1, 1, 1, 128).WhyNot(), HasSubstr("too many key tokens"));
+  EXPECT_THAT(Dense(1, kMaxIntTokens, 512, 1 << 10, 1, 128).WhyNot(), HasSubstr("too many tiles"));
+  for (const std::int64_t page_tokens : {1, 4, 20, 100}) {
+    Problem paged = Dense(1, 512, 512, 8, 8, 128);
+    paged.shape.page_tokens = page_tokens;
+    EXPECT_THAT(paged.WhyNot(), HasSubstr("multiple of 8")) << page_tokens;
+  }
+}
+
+TEST(PrefillPlanTest, CopiesLieInOnePage) {
+  for (const std::int64_t head_dim : {64, 96, 128, 192, 256}) {
+    for (const std::int64_t page_tokens : {8, 16, 24, 64, 128, 256, 1000}) {
+      Problem problem = Dense(1, 512, 512, 8, 8, head_dim);
+      problem.shape.page_tokens = page_tokens;
+      ASSERT_THAT(problem.WhyNot(), IsEmpty());
+      const AttentionPlan plan = problem.Plan();
+      EXPECT_EQ(page_tokens % plan.prefill.copy_keys, 0) << plan.kernel;
+      EXPECT_EQ(plan.key_block % plan.prefill.copy_keys, 0) << plan.kernel;
+    }
+  }
+}
+
+TEST(PrefillPlanTest, TilesCountedByHand) {
+  const std::int64_t rows = kPrefillShapes[kPrefill128].TileRows();
+  Problem ragged = Heads(3, 3, 128);
+  for (const std::int64_t query_tokens : {std::int64_t{1}, rows, rows + 1, std::int64_t{0}}) ragged.Add(query_tokens, 8);
+  EXPECT_EQ(ragged.Plan().prefill.num_tiles, 3 * (1 + 1 + 2 + 0));
+  EXPECT_EQ(ragged.Plan().prefill.tiles_per_head, 0) << "sequences differ";
+  EXPECT_EQ(ragged.Plan().prefill.query_tokens, 2 * rows + 2);
+  EXPECT_EQ(ragged.Plan().prefill.key_tokens, 4 * 8);
+  const AttentionPlan dense = Dense(3, rows + 1, 8, 2, 2, 128).Plan();
+  EXPECT_EQ(dense.prefill.tiles_per_head, 2);
+  EXPECT_EQ(dense.prefill.num_tiles, 3 * 2 * 2);
+  EXPECT_EQ(dense.prefill.stride.query_begin, rows + 1);
+  EXPECT_EQ(dense.prefill.stride.key_begin, 8);
+}
+
+// Equal lengths do not make a batch uniform if its sequences lie anywhere.
+TEST(PrefillPlanTest, SequencesOutOfStepAreRead) {
+  Problem problem = Dense(4, 512, 512, 8, 8, 128);
+  EXPECT_GT(problem.Plan().prefill.tiles_per_head, 0);
+  problem.sequences[2].key_begin += 8;
+  EXPECT_EQ(problem.Plan().prefill.tiles_per_head, 0);
+}
+
+TEST(PrefillPlanTest, LongestFirstWhereTilesDiffer) {
+  Problem problem = Dense(1, 8192, 8192, 16, 16, 128);
+  EXPECT_FALSE(problem.Plan().prefill.longest_first);
+  problem.shape.window_right = 0;
+  EXPECT_TRUE(problem.Plan().prefill.longest_first);
+  EXPECT_EQ(problem.Plan().prefill.group_heads, 24'000'000 / (8192 * 128 * 4));
+  problem.shape.window_left = 1023;
+  EXPECT_FALSE(problem.Plan().prefill.longest_first) << "windows are of one length";
+}
+
+TEST(PrefillPlanTest, ChoosesManyQueriesAndPrintsItsTable) {
+  struct Row {
+    const char* what;
+    Problem problem;
+    bool preferred;
+  };
+  Problem one_long = Heads(32, 8, 128);
+  one_long.Add(2048, 2048);
+  for (int i = 0; i < 60; ++i) one_long.Add(1, 2048);
+  const std::vector<Row> rows = {{"prefill 16 x 1k", Dense(16, 1024, 1024, 16, 16, 128), true},
+                                 {"prefill 1 x 16k", Dense(1, 16384, 16384, 16, 16, 128), true},
+                                 {"short prompts, many heads", Dense(8, 128, 128, 32, 8, 128), true},
+                                 {"chunk of 256 on 8k keys", Dense(1, 256, 8192, 32, 8, 128), true},
+                                 {"few queries of many keys", Dense(1, 128, 8192, 8, 8, 128), false},
+                                 {"16 queries", Dense(8, 16, 4096, 32, 8, 128), false},
+                                 {"decode", Dense(64, 1, 4096, 32, 8, 128), false},
+                                 {"one prompt among decodes", one_long, false}};
+  std::printf("%-28s %s\n", "problem on an H200", "kernel, if it is chosen");
+  for (const Row& row : rows) {
+    ASSERT_THAT(row.problem.WhyNot(), IsEmpty()) << row.what;
+    EXPECT_EQ(row.problem.Preferred(), row.preferred) << row.what;
+    const std::string kernel = row.problem.Plan().kernel;
+    EXPECT_THAT(kernel, StartsWith("prefill_sm90["));
+    std::printf("%-28s %s\n", row.what, row.problem.Preferred() ? kernel.c_str() : "-");
+  }
+}
+
+}  // namespace
+}  // namespace ridgeline::kernels::attention
