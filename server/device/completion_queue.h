@@ -1,7 +1,10 @@
 // Where the work of all lanes completes: one queue, served by one thread.
 //
-//   lane's thread ─► event on the stream, then a host function ─► the stream comes to them ─► the thread is woken, queries the
-//                                                                 events, calls what waits for them
+//   lane ─► event on the stream, batch into the queue ─► the thread looks at the events until the stream has come to one ─►
+//   `done`
+//
+// Being woken takes longer than the decode step of one client: so the thread looks without a pause at first, and less and less
+// often as it waits, until more is posted. While no work is under way it sleeps.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -17,6 +20,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "server/base/mutex.h"
 #include "server/device/cuda_context.h"
@@ -25,7 +29,7 @@
 
 namespace ridgeline::device {
 
-// Thread-safe, but for the work of one lane, which comes from one thread.
+// Thread-safe, but for the work of one lane, which comes from one thread at a time.
 class CompletionQueue {
  public:
   using Done = absl::AnyInvocable<void(absl::Status)>;
@@ -33,7 +37,7 @@ class CompletionQueue {
   // `lanes` outlive the queue. Errors: RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<CompletionQueue>> Create(CudaContext& context, absl::Span<LaneProgress> lanes);
 
-  ~CompletionQueue();  // completes what was posted; no stream will reach a host function any more
+  ~CompletionQueue();  // completes what was posted
   CompletionQueue(const CompletionQueue&) = delete;
   CompletionQueue& operator=(const CompletionQueue&) = delete;
 
@@ -55,17 +59,19 @@ class CompletionQueue {
   // A recorded event; none if the stream was waited for in its stead.
   std::optional<CudaEvent> Mark(cudaStream_t stream) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<CudaEvent> TakeEvent() ABSL_LOCKS_EXCLUDED(mutex_);
-  static void CUDART_CB OnReached(void* queue);
-  void Wake() ABSL_LOCKS_EXCLUDED(mutex_);
 
   void Loop();
-  // Waits until there is reason to look at events; false when all is done and the queue is to stop.
+  // Waits until work is under way; false when none is and the queue is to stop.
   bool AwaitWork() ABSL_LOCKS_EXCLUDED(mutex_);
-  void CompleteReached(int lane) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Waits a little, the longer it has `waited`; true if more was posted.
+  bool Pause(absl::Duration waited) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of all lanes; whether there was anything.
+  bool CompleteReached() ABSL_LOCKS_EXCLUDED(mutex_);
+  bool CompleteReached(int lane) ABSL_LOCKS_EXCLUDED(mutex_);
   // The lane's oldest batch, or null. It stays where it is until the thread takes it out: others only append.
   Batch* Front(int lane) ABSL_LOCKS_EXCLUDED(mutex_);
   Batch PopFront(int lane) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Not under the mutex: a host function waits for that, and CUDA may wait for the host function.
+  // Not under the mutex: lanes post while CUDA is asked.
   bool HasBeenReached(const Batch& batch) ABSL_LOCKS_EXCLUDED(mutex_);
   void Complete(int lane, Batch batch) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -73,10 +79,10 @@ class CompletionQueue {
   const absl::Span<LaneProgress> lanes_;
 
   base::Mutex mutex_;
-  base::CondVar changed_;
+  base::CondVar posted_or_stop_;
   std::vector<std::deque<Batch>> batches_ ABSL_GUARDED_BY(mutex_);  // [lanes], each in the order of its stream
   int num_batches_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool woken_ ABSL_GUARDED_BY(mutex_) = false;
+  bool posted_ ABSL_GUARDED_BY(mutex_) = false;  // since AwaitWork
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<CudaEvent> free_events_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;

@@ -30,6 +30,10 @@ using kernels::attention::Sequence;
 // Of standard attention, in order; standard_cuda.h has the names.
 constexpr std::array<const char*, 3> kStandardPhases = {"scores", "softmax", "values"};
 
+// Batches that upload no more than this are issued by the thread that queued them: the calls to CUDA take less time than waking
+// the lane's thread would.
+constexpr std::int64_t kSmallUploadBytes = std::int64_t{64} << 10;
+
 using PhaseEvents = std::array<PooledEvent, kStandardPhases.size()>;
 
 bool IsUnwanted(const CancelToken& cancel) { return cancel != nullptr && cancel->load(std::memory_order_relaxed); }
@@ -77,8 +81,8 @@ CudaLane::CudaLane(int lane_idx, const CudaLaneParts& parts, LaneProgress& progr
 
 CudaLane::~CudaLane() {
   worker_.reset();
-  // Not through the context, which refuses once the device is lost: host functions that are still to run use the completion
-  // queue. A device that is really lost returns at once.
+  // Not through the context, which refuses once the device is lost: what was issued uses the lane's memory. A device that is
+  // really lost returns at once.
   (void)cudaStreamSynchronize(stream_.get());
 }
 
@@ -91,6 +95,7 @@ absl::StatusOr<Buffer> CudaLane::Upload(absl::Span<const HostSlice> slices, std:
   std::int64_t size_bytes = 0;
   for (const HostSlice& slice : slices) size_bytes = kernels::SaturatingAdd(size_bytes, slice.size_bytes);
   RIDGELINE_ASSIGN_OR_RETURN(Buffer buffer, Allocate(size_bytes));
+  upload_bytes_ = kernels::SaturatingAdd(upload_bytes_, size_bytes);
   Queue([this, slices = absl::InlinedVector<HostSlice, 2>(slices.begin(), slices.end()), owner = std::move(owner),
          destination = static_cast<char*>(buffer.data())] { return CopyToDevice(slices, destination); });
   return buffer;
@@ -212,9 +217,14 @@ absl::StatusOr<std::unique_ptr<Event>> CudaLane::Record() {
 
 void CudaLane::OnComplete(absl::AnyInvocable<void(absl::Status)> done) {
   const std::int64_t num_items = progress_.queued.fetch_add(1, std::memory_order_release) + 1;
-  worker_->QueueCompletion([this, num_items, done = std::move(done)](absl::Status issued) mutable {
+  auto post = [this, num_items, done = std::move(done)](absl::Status issued) mutable {
     completions_.Post(lane_idx_, stream_.get(), num_items, std::move(issued), std::move(done));
-  });
+  };
+  if (std::exchange(upload_bytes_, 0) <= kSmallUploadBytes) {
+    worker_->RunOrQueueCompletion(std::move(post));
+  } else {
+    worker_->QueueCompletion(std::move(post));
+  }
 }
 
 void CudaLane::Queue(LaneWorker::Work work) {

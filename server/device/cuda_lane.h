@@ -77,7 +77,7 @@ class CudaLane final : public Lane {
                                                           absl::Span<const kernels::attention::Sequence> sequences,
                                                           CancelToken cancel);
 
-  // On the lane's thread:
+  // On the lane's thread, or on that of a caller who ends a small batch:
   absl::Status LaunchWithMergeWorkspace(const kernels::attention::AttentionPlan& plan,
                                         kernels::attention::AttentionParams params);
   absl::Status CopyToDevice(absl::Span<const HostSlice> slices, char* destination);
@@ -88,14 +88,15 @@ class CudaLane final : public Lane {
   CachingAllocator& pinned_allocator_;
   LaneExecutor copy_executor_;
   CompletionQueue& completions_;
-  LaneProgress& progress_;  // of the stream: what memory waits for
-  LaneProgress issued_;     // of the thread
+  LaneProgress& progress_;         // of the stream: what memory waits for
+  LaneProgress issued_;            // of the thread
+  std::int64_t upload_bytes_ = 0;  // of the batch that is being queued
 
   CudaStream stream_;
   EventPool events_;
   Segment cublas_workspace_;
   Segment merge_workspace_;                // see AttentionParams
-  bool merge_workspace_is_clean_ = false;  // all ones once the stream gets there; for the lane's thread
+  bool merge_workspace_is_clean_ = false;  // all ones once the stream gets there
   StagingRing staging_;
   std::unique_ptr<CublasHandle> cublas_;
   std::unique_ptr<LaneWorker> worker_;

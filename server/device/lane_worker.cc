@@ -42,6 +42,21 @@ void LaneWorker::QueueItem(Item item) {
   if (must_wake) queued_or_stop_.Signal();
 }
 
+void LaneWorker::RunOrQueueCompletion(Completion done) {
+  std::vector<Item> items;
+  {
+    base::MutexLock lock(&mutex_);
+    if (sleeping_) {
+      items.swap(queue_);
+      items.push_back({.work = nullptr, .done = std::move(done)});
+      progress_.queued.fetch_add(1, std::memory_order_release);
+    }
+  }
+  if (items.empty()) return QueueCompletion(std::move(done));
+  // The next batch may be queued, and this object destroyed, once the last item has run.
+  for (Item& item : items) Run(item);
+}
+
 void LaneWorker::Loop() {
   std::vector<Item> items;
   for (TakeItems(items); !items.empty(); TakeItems(items)) {

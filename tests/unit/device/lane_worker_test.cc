@@ -123,6 +123,60 @@ TEST_F(LaneWorkerTest, WorksAfterEveryPause) {
   }
 }
 
+// Whichever thread runs a batch, it is one batch.
+TEST_F(LaneWorkerTest, BatchesRunHereOrThereInOrder) {
+  std::vector<int> order;
+  int num_here = 0;
+  for (int i = 0; i < 200; ++i) {
+    worker_->Queue([&order, i] {
+      order.push_back(i);
+      return i % 3 == 0 ? absl::DataLossError("every third fails") : absl::OkStatus();
+    });
+    worker_->Queue([&order, i] {
+      order.push_back(-i);
+      return absl::OkStatus();
+    });
+    std::promise<absl::Status> status;
+    const auto done = [&, here = std::this_thread::get_id()](absl::Status s) {
+      if (std::this_thread::get_id() == here) ++num_here;
+      status.set_value(std::move(s));
+    };
+    if (i % 2 == 0) {
+      worker_->RunOrQueueCompletion(done);
+    } else {
+      worker_->QueueCompletion(done);
+    }
+    EXPECT_EQ(status.get_future().get().code(), i % 3 == 0 ? absl::StatusCode::kDataLoss : absl::StatusCode::kOk) << i;
+    // A worker that has just run a batch takes a moment to fall asleep.
+    if (i % 4 == 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_GT(num_here, 0);
+  EXPECT_TRUE(progress_.Idle());
+  std::vector<int> expected;
+  for (int i = 0; i < 200; ++i) {
+    expected.push_back(i);
+    if (i % 3 != 0) expected.push_back(-i);
+  }
+  EXPECT_EQ(order, expected);
+}
+
+TEST_F(LaneWorkerTest, ABatchBehindAnotherWaitsForIt) {
+  std::promise<void> release, done;
+  worker_->Queue([released = release.get_future().share()] {
+    released.wait();
+    return absl::OkStatus();
+  });
+  std::vector<int> order;
+  worker_->QueueCompletion([&order](absl::Status) { order.push_back(1); });
+  worker_->RunOrQueueCompletion([&](absl::Status) {
+    order.push_back(2);
+    done.set_value();
+  });
+  release.set_value();
+  done.get_future().wait();
+  EXPECT_THAT(order, ElementsAre(1, 2));
+}
+
 TEST_F(LaneWorkerTest, DestructorRunsWhatIsQueued) {
   int num_run = 0;
   absl::Status last = absl::UnknownError("not called");
