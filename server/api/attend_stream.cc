@@ -31,7 +31,7 @@ struct Slot {
 class AttendStreamReactor : public AttendStreamBase {
  public:
   AttendStreamReactor(RpcContext& shared, MethodMetrics& metrics, grpc::CallbackServerContext& context, engine::Engine& engine)
-      : rpc_(shared, metrics, context), engine_(engine) {}
+      : rpc_(shared, metrics, context), call_context_(rpc_.call_context()), engine_(engine) {}
 
   // Engine callbacks hold the reactor too: one may come after the call is done.
   void Start(std::shared_ptr<AttendStreamReactor> self) {
@@ -86,14 +86,14 @@ class AttendStreamReactor : public AttendStreamBase {
       SetAnswer(slot, std::move(request).status());
       return;
     }
-    std::shared_ptr<engine::Call> call = engine_.Attend(*std::move(request), rpc_.call_context(),
-                                                        [self = self_, slot](absl::StatusOr<engine::AttendResult> result) {
-                                                          if (result.ok()) {
-                                                            self->SetAnswer(slot, Serialize(*result));
-                                                          } else {
-                                                            self->SetAnswer(slot, result.status());
-                                                          }
-                                                        });
+    std::shared_ptr<engine::Call> call =
+        engine_.Attend(*std::move(request), call_context_, [self = self_, slot](absl::StatusOr<engine::AttendResult> result) {
+          if (result.ok()) {
+            self->SetAnswer(slot, Serialize(*result));
+          } else {
+            self->SetAnswer(slot, result.status());
+          }
+        });
     bool unwanted;
     {
       base::MutexLock lock(&mutex_);
@@ -162,6 +162,7 @@ class AttendStreamReactor : public AttendStreamBase {
   }
 
   Rpc rpc_;
+  const engine::CallContext call_context_;  // of each request
   engine::Engine& engine_;
   std::shared_ptr<AttendStreamReactor> self_;
   grpc::ByteBuffer request_;   // of the read under way

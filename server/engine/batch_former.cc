@@ -26,25 +26,47 @@ std::int64_t CountTokens(const BatchFormer::Tasks& tasks) {
 // ---- The line ---------------------------------------------------------------------------------------------------------------
 
 void BatchFormer::Push(const std::shared_ptr<Task>& task, std::uint64_t ticket) {
+  Count(*task);
   task->place = line(task->traits.size).Push(task->traits.client, ticket, task);
 }
 
-void BatchFormer::PushBack(const std::shared_ptr<Task>& task) { line(task->traits.size).PushBack(task->place, task); }
+void BatchFormer::PushBack(const std::shared_ptr<Task>& task) {
+  Count(*task);
+  line(task->traits.size).PushBack(task->place, task);
+}
+
+void BatchFormer::Count(const Task& task) {
+  waiting_tokens(task.traits.size) += task.traits.tokens;
+  earliest_deadline_ = std::min(earliest_deadline_, task.traits.deadline);
+}
+
+std::shared_ptr<Task> BatchFormer::Take(Line& line, Line::Position position) {
+  std::shared_ptr<Task> task = line.Take(position);
+  waiting_tokens(task->traits.size) -= task->traits.tokens;
+  return task;
+}
 
 bool BatchFormer::Remove(const Task& task) {
   Line& own_line = line(task.traits.size);
   const Line::Position position = own_line.Find(task.place);
   if (position == own_line.items().end() || position->second.get() != &task) return false;
-  own_line.Take(position);
+  Take(own_line, position);
   return true;
 }
 
 BatchFormer::Tasks BatchFormer::TakeExpired(absl::Time now) {
   Tasks expired;
+  if (now < earliest_deadline_) return expired;
+  earliest_deadline_ = absl::InfiniteFuture();
   for (Line& each : lines_) {
     for (auto position = each.items().begin(); position != each.items().end();) {
       const Line::Position here = position++;
-      if (here->second->traits.deadline <= now) expired.push_back(each.Take(here));
+      const absl::Time deadline = here->second->traits.deadline;
+      if (deadline <= now) {
+        expired.push_back(Take(each, here));
+      } else {
+        earliest_deadline_ = std::min(earliest_deadline_, deadline);
+      }
     }
   }
   return expired;
@@ -81,7 +103,7 @@ BatchFormer::Tasks BatchFormer::FormFrom(WorkSize size) {
     const Batch batch = Gather(own_line, front);
     if (MayLeave(batch, size)) {
       Tasks tasks;
-      for (const Line::Position member : batch.members) tasks.push_back(own_line.Take(member));
+      for (const Line::Position member : batch.members) tasks.push_back(Take(own_line, member));
       return tasks;
     }
     collecting.push_back(key);
@@ -117,13 +139,30 @@ bool BatchFormer::PrefillMayLeave() const {
 }
 
 bool BatchFormer::MayLeave(const Batch& batch, WorkSize size) const {
-  if (size == WorkSize::kPrefill) return true;
-  const auto found = running_.find(KeyOf(*batch.members.front()->second));
-  if (found == running_.end()) return true;
-  const std::vector<std::int64_t>& launches = found->second;
-  if (static_cast<int>(launches.size()) >= limits_.max_decode_launches_per_key) return false;
-  return batch.is_full || batch.tokens >= *std::max_element(launches.begin(), launches.end());
+  const Launches* launches = size == WorkSize::kDecode ? LaunchesOf(KeyOf(*batch.members.front()->second)) : nullptr;
+  return launches == nullptr || (MayHaveOneMore(*launches) && (batch.is_full || batch.tokens >= Largest(*launches)));
 }
+
+bool BatchFormer::MayLetOneLeave(const Task& pushed) const {
+  if (!IsReady(pushed)) return false;
+  const WorkSize size = pushed.traits.size;
+  const Launches* launches = size == WorkSize::kDecode ? LaunchesOf(KeyOf(pushed)) : nullptr;
+  if (launches == nullptr) return true;
+  // As if all of the line had this key.
+  const bool may_be_full = line(size).size() > limits_.max_requests || waiting_tokens(size) > limits_.max_tokens;
+  return MayHaveOneMore(*launches) && (may_be_full || waiting_tokens(size) >= Largest(*launches));
+}
+
+const BatchFormer::Launches* BatchFormer::LaunchesOf(absl::string_view key) const {
+  const auto found = running_.find(key);
+  return found == running_.end() ? nullptr : &found->second;
+}
+
+bool BatchFormer::MayHaveOneMore(const Launches& launches) const {
+  return static_cast<int>(launches.size()) < limits_.max_decode_launches_per_key;
+}
+
+std::int64_t BatchFormer::Largest(const Launches& launches) { return *std::max_element(launches.begin(), launches.end()); }
 
 // ---- What runs --------------------------------------------------------------------------------------------------------------
 
@@ -147,7 +186,7 @@ void BatchFormer::Return(const Claim& claim) {
   }
   if (claim.key.empty()) return;
   const auto found = running_.find(claim.key);
-  std::vector<std::int64_t>& launches = found->second;
+  Launches& launches = found->second;
   launches.erase(std::find(launches.begin(), launches.end(), claim.tokens));
   if (launches.empty()) running_.erase(found);
 }

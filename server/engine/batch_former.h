@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "server/engine/fair_queue.h"
 #include "server/engine/task.h"
@@ -54,6 +55,9 @@ class BatchFormer {
   BatchFormer(const BatchLimits& limits, int num_lanes) : limits_(limits), num_lanes_(num_lanes) {}
 
   void Push(const std::shared_ptr<Task>& task, std::uint64_t ticket);
+  // Whether a launch may leave, where none could before the last Push, of `pushed`. False is certain, and takes no look at the
+  // others in the line.
+  bool MayLetOneLeave(const Task& pushed) const;
   // To its old place.
   void PushBack(const std::shared_ptr<Task>& task);
   // False: it does not wait.
@@ -78,6 +82,7 @@ class BatchFormer {
 
  private:
   using Line = FairQueue<std::shared_ptr<Task>>;
+  using Launches = std::vector<std::int64_t>;  // their tokens; at least one
 
   // Tasks of one line that could share a launch.
   struct Batch {
@@ -88,6 +93,11 @@ class BatchFormer {
 
   Line& line(WorkSize size) { return lines_[static_cast<std::size_t>(size)]; }
   const Line& line(WorkSize size) const { return lines_[static_cast<std::size_t>(size)]; }
+  std::int64_t& waiting_tokens(WorkSize size) { return waiting_tokens_[static_cast<std::size_t>(size)]; }
+  std::int64_t waiting_tokens(WorkSize size) const { return waiting_tokens_[static_cast<std::size_t>(size)]; }
+  // It is about to wait.
+  void Count(const Task& task);
+  std::shared_ptr<Task> Take(Line& line, Line::Position position);
   bool IsReady(const Task& task) const;
   bool PrefillMayLeave() const;
   bool PrefillIsDue() const { return decode_launches_in_a_row_ >= limits_.max_decode_launches_in_a_row; }
@@ -95,14 +105,20 @@ class BatchFormer {
   // The one at `front` and those that may leave with it.
   Batch Gather(const Line& line, Line::Position front) const;
   bool MayLeave(const Batch& batch, WorkSize size) const;
+  // The decode launches of a key that run; null: none does.
+  const Launches* LaunchesOf(absl::string_view key) const;
+  bool MayHaveOneMore(const Launches& launches) const;
+  static std::int64_t Largest(const Launches& launches);
 
   const BatchLimits limits_;
   const int num_lanes_;
-  std::array<Line, 2> lines_;  // by WorkSize
+  std::array<Line, 2> lines_;                              // by WorkSize
+  std::array<std::int64_t, 2> waiting_tokens_ = {};        // of each line
+  absl::Time earliest_deadline_ = absl::InfiniteFuture();  // of all that wait, or earlier
   int num_running_prefills_ = 0;
   int decode_launches_in_a_row_ = 0;  // while prefill waited
   std::uint64_t num_releases_ = 0;
-  absl::flat_hash_map<std::string, std::vector<std::int64_t>> running_;  // tokens of the decode launches of each key
+  absl::flat_hash_map<std::string, Launches> running_;  // the decode launches of each key
 };
 
 }  // namespace ridgeline::engine

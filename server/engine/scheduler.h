@@ -122,8 +122,8 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   Decisions ReturnLane(const Flight& flight, absl::Span<const Ending> endings) ABSL_LOCKS_EXCLUDED(mutex_);
   void Cancel(const std::shared_ptr<Task>& task, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   Tasks Unfinished() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Finishes those tasks of the flight that get an answer: few at once, many on several threads.
-  void Answer(const Flight& flight, absl::Span<const Ending> endings, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Finishes the tasks, on several threads.
+  void PostAnswers(const Tasks& answered, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   // Calls a claimed Finish.
   void Finish(Task& task, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   void NoteEnd() ABSL_LOCKS_EXCLUDED(mutex_);

@@ -152,19 +152,20 @@ void Scheduler::OnLaneComplete(const std::shared_ptr<Flight>& flight, const absl
   for (std::size_t i = 0; i < endings.size(); ++i) {
     if (endings[i] != Ending::kRetry) flight->tasks[i]->work->Drop();
   }
-  CarryOut(ReturnLane(*flight, endings));
-  Answer(*flight, endings, status);
-}
-
-void Scheduler::Answer(const Flight& flight, absl::Span<const Ending> endings, const absl::Status& status) {
+  Decisions next = ReturnLane(*flight, endings);
   Tasks answered;
   for (std::size_t i = 0; i < endings.size(); ++i) {
-    if (endings[i] == Ending::kAnswer) answered.push_back(flight.tasks[i]);
+    if (endings[i] == Ending::kAnswer) answered.push_back(flight->tasks[i]);
   }
-  if (answered.size() <= kMostAnswersAtOnce) {
-    for (const std::shared_ptr<Task>& task : answered) Finish(*task, status);
-    return;
-  }
+  // Others send many answers while this thread starts the next launch; few wait until it has.
+  const bool are_many = answered.size() > kMostAnswersAtOnce;
+  if (are_many) PostAnswers(answered, status);
+  CarryOut(std::move(next));
+  if (are_many) return;
+  for (const std::shared_ptr<Task>& task : answered) Finish(*task, status);
+}
+
+void Scheduler::PostAnswers(const Tasks& answered, const absl::Status& status) {
   const std::size_t num_threads = std::max(1, answer_threads_.size());
   const std::size_t share = std::max(kMostAnswersAtOnce, (answered.size() + num_threads - 1) / num_threads);
   for (std::size_t begin = 0; begin < answered.size(); begin += share) {

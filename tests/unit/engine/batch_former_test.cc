@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -224,6 +225,49 @@ TEST_F(BatchFormerTest, ManyDecodeLoopsEndUpInFewLaunches) {
 }
 
 // ---- Decode and prefill -----------------------------------------------------------------------------------------------------
+
+TEST_F(BatchFormerTest, WhileStepsCollectNobodyNeedLookForALaunch) {
+  Build({.max_decode_launches_per_key = 2});
+  const auto may_leave = [this](const char* client) { return former_->MayLetOneLeave(*Decode(client)); };
+  EXPECT_TRUE(may_leave("a"));
+  Decode("b");
+  EXPECT_THAT(Leave(), ElementsAre("a", "b"));
+  EXPECT_FALSE(may_leave("a")) << "smaller than the launch that runs";
+  EXPECT_TRUE(may_leave("b"));
+  EXPECT_THAT(Leave(), ElementsAre("a", "b"));
+  for (const char* client : {"a", "b", "c"}) EXPECT_FALSE(may_leave(client)) << "two launches run";
+  Return();
+  EXPECT_TRUE(may_leave("d"));
+}
+
+// Where MayLetOneLeave says no, none does.
+TEST_F(BatchFormerTest, WhoIsNotLookedForWouldNotLeave) {
+  std::mt19937 random(1);
+  const auto draw = [&random](int n) { return static_cast<int>(random() % n); };
+  int num_refused = 0;
+  for (int run = 0; run < 50; ++run) {
+    Build({.max_requests = 1 + draw(6), .max_tokens = 1 + draw(12), .max_decode_launches_per_key = 1 + draw(3)}, 1 + draw(4));
+    running_.clear();
+    for (int step = 0; step < 200; ++step) {
+      const auto task = Push({.client = absl::StrCat("client ", draw(3)),
+                              .deadline = draw(10) == 0 ? kNow : absl::InfiniteFuture(),
+                              .size = draw(4) == 0 ? WorkSize::kPrefill : WorkSize::kDecode,
+                              .tokens = 1 + draw(4),
+                              .batch_key = draw(8) == 0 ? "" : absl::StrCat("key ", draw(3))});
+      if (!former_->MayLetOneLeave(*task)) {
+        ++num_refused;
+        ASSERT_THAT(Leave(), IsEmpty()) << "run " << run << ", step " << step;
+      }
+      while (!Leave().empty()) {
+      }
+      if (draw(5) == 0) former_->Remove(*task);
+      if (draw(2) == 0 && !running_.empty()) Return();
+      while (!Leave().empty()) {
+      }
+    }
+  }
+  EXPECT_GT(num_refused, 1000);
+}
 
 TEST_F(BatchFormerTest, DecodeGoesFirst) {
   Build({});
