@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "client/cpp/attend_stream_reactor.h"
+#include "client/cpp/attend_stream_call.h"
 #include "grpcpp/impl/codegen/proto_utils.h"
 
 namespace ridgeline::client {
@@ -15,14 +15,14 @@ EncodedRequest::EncodedRequest(const v1::AttendRequest& request) {
   bytes_ = std::move(bytes);
 }
 
-AsyncAttendStream::AsyncAttendStream(std::shared_ptr<AttendStreamReactor> reactor) : reactor_(std::move(reactor)) {}
+AsyncAttendStream::AsyncAttendStream(std::shared_ptr<AttendStreamCall> call) : call_(std::move(call)) {}
 
 AsyncAttendStream::~AsyncAttendStream() {
-  if (reactor_ != nullptr) reactor_->Cancel();
+  if (call_ != nullptr) call_->Cancel();
 }
 
-void AsyncAttendStream::Send(const EncodedRequest& request) { reactor_->Send(request); }
-void AsyncAttendStream::WritesDone() { reactor_->WritesDone(); }
-void AsyncAttendStream::Cancel() { reactor_->Cancel(); }
+void AsyncAttendStream::Send(const EncodedRequest& request) { call_->Send(request); }
+void AsyncAttendStream::WritesDone() { call_->WritesDone(); }
+void AsyncAttendStream::Cancel() { call_->Cancel(); }
 
 }  // namespace ridgeline::client

@@ -1,5 +1,5 @@
-// An AttendStream without a thread of its own: answers come as events, on a few threads that gRPC keeps for all of them. For
-// callers with many streams.
+// An AttendStream without a thread of its own: answers come as events, on a few threads that a process keeps for all of them.
+// For callers with many streams.
 #pragma once
 
 #include <memory>
@@ -16,12 +16,12 @@ class EncodedRequest {
   explicit EncodedRequest(const v1::AttendRequest& request);
 
  private:
-  friend class AttendStreamReactor;
+  friend class AttendStreamCall;
   struct Bytes;
   std::shared_ptr<const Bytes> bytes_;
 };
 
-// What happens on one stream. Events of one stream come one at a time, from changing threads; they should return soon, and may
+// What happens on one stream. Events of one stream come one at a time, and from one thread; they should return soon, and may
 // call the stream's methods.
 class AttendStreamEvents {
  public:
@@ -34,12 +34,12 @@ class AttendStreamEvents {
   virtual void OnEnd(const absl::Status& status) = 0;
 };
 
-class AttendStreamReactor;
+class AttendStreamCall;
 
 // Threads may share one. The methods return at once, and do nothing after the stream's end.
 class AsyncAttendStream {
  public:
-  explicit AsyncAttendStream(std::shared_ptr<AttendStreamReactor> reactor);
+  explicit AsyncAttendStream(std::shared_ptr<AttendStreamCall> call);
   AsyncAttendStream(AsyncAttendStream&&) noexcept = default;
   AsyncAttendStream& operator=(AsyncAttendStream&&) = delete;
   // Cancels a stream that has not ended; OnEnd comes all the same.
@@ -52,7 +52,7 @@ class AsyncAttendStream {
   void Cancel();
 
  private:
-  std::shared_ptr<AttendStreamReactor> reactor_;
+  std::shared_ptr<AttendStreamCall> call_;
 };
 
 }  // namespace ridgeline::client

@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "client/cpp/attend_stream_reactor.h"
+#include "client/cpp/attend_stream_call.h"
 #include "client/cpp/client_impl.h"
 #include "client/cpp/error.h"
 #include "grpc/grpc.h"
@@ -153,10 +153,10 @@ AttendStream Client::OpenAttendStream(absl::Duration timeout) const {
 }
 
 AsyncAttendStream Client::OpenAsyncAttendStream(AttendStreamEvents& events, absl::Duration timeout) const {
-  auto reactor = std::make_shared<AttendStreamReactor>(impl_->channel, events);
-  impl_->Prepare(reactor->context(), absl::Now() + timeout);
-  reactor->Start();
-  return AsyncAttendStream(std::move(reactor));
+  auto call = std::make_shared<AttendStreamCall>(impl_->channel, events);
+  impl_->Prepare(call->context(), absl::Now() + timeout);
+  call->Start();
+  return AsyncAttendStream(std::move(call));
 }
 
 absl::StatusOr<v1::Load> Client::GetLoad() const { return impl_->Unary(impl_->device, &v1::DeviceService::Stub::GetLoad); }
