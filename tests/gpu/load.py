@@ -2,7 +2,7 @@
 """The whole daemon on the GPU, client and server on this machine's cores.
 
     tests/gpu/load.py idle BUNDLE/bin [--clients 8] [--seconds 8]
-    tests/gpu/load.py decode BUNDLE/bin [--clients 1,8,32,128] [--contexts 1k,8k,32k] [--seconds 5] [--csv FILE]
+    tests/gpu/load.py decode BUNDLE/bin [--clients 1,8,32,128] [--contexts 1k,8k,32k] [--seconds 5] [--tcp] [--csv FILE]
 
 idle: each client sends requests of 4096 tokens one after another, with tensors that the device fills. Prints the share of time in
 which no kernel ran, by the driver's own count; fails if it is above the limit.
@@ -21,6 +21,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import socket
 import statistics
 import subprocess
 import sys
@@ -43,13 +44,19 @@ LEAST_KERNEL_SHARE = {(128, 8192): 0.70, (128, 32768): 0.90}  # of tokens a seco
 MOST_ROUND_TRIPS = 1.5
 
 
-class Daemon:
-    """ridgelined on GPU 0, until closed."""
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
-    def __init__(self, programs: pathlib.Path, flags: list[str]) -> None:
+
+class Daemon:
+    """ridgelined on GPU 0, until closed; on a unix socket, or on a free TCP port of this machine."""
+
+    def __init__(self, programs: pathlib.Path, flags: list[str], tcp: bool = False) -> None:
         self._folder = tempfile.TemporaryDirectory()
         self.tool = str(programs / "ridgeline")
-        self.address = f"unix:{self._folder.name}/socket"
+        self.address = f"127.0.0.1:{free_port()}" if tcp else f"unix:{self._folder.name}/socket"
         command = [str(programs / "ridgelined"), "--device=cuda:0", f"--listen={self.address}", "--metrics_listen="]
         self._process = subprocess.Popen([*command, f"--roofline_cache={self._folder.name}/roofline", *flags])
 
@@ -210,7 +217,7 @@ def rows(arguments: argparse.Namespace) -> Iterator[Row]:
     contexts = [(name, int(name.removesuffix("k")) * 1024) for name in arguments.contexts.split(",")]
     bare = kernel_seconds(arguments.programs, [f"{number}x{name}" for number in clients for name, _ in contexts])
     round_trip = round_trip_seconds(arguments.programs)
-    with Daemon(arguments.programs, []) as daemon:
+    with Daemon(arguments.programs, [], tcp=arguments.tcp) as daemon:
         for name, context in contexts:
             for number in clients:
                 load = Load.run(daemon, number, context, arguments.seconds or 5)
@@ -262,6 +269,7 @@ def main() -> int:
     parser.add_argument("--clients", help="a number, or for decode several")
     parser.add_argument("--contexts", default="1k,8k,32k", help="of decode, in thousands of 1024 tokens")
     parser.add_argument("--seconds", type=float, help="of each measurement")
+    parser.add_argument("--tcp", action="store_true", help="of decode: over TCP on loopback, not a unix socket")
     parser.add_argument("--csv", type=pathlib.Path, help="of decode: the same figures and more, for programs")
     arguments = parser.parse_args()
     try:
