@@ -108,18 +108,19 @@ __device__ __forceinline__ void Normalize(const RowArguments& arguments, const R
 template <GeluForm kForm, typename T, RowAccess kAccess>
 __device__ __forceinline__ void GeluDropout(const RowArguments& arguments, const RowPart<T, kAccess>& part, int column,
                                             float (&x)[kVectorElems<T>]) {
+  const DropoutRule& rule = arguments.dropout;
   const std::int64_t position = part.row_begin + column;
-  std::uint32_t kept;
+  ElementBits<T> bits;
   if constexpr (kAccess == RowAccess::kElements) {
-    kept = KeptAnywhere<T>(arguments.dropout, position);
+    bits = ElementBits<T>::Anywhere(rule, position);
   } else {
-    kept = KeptOfWord<T>(arguments.dropout, position);
+    bits = ElementBits<T>::OfWord(rule, position);
   }
 #pragma unroll
-  for (float& element : x) element = Gelu<T>(kForm, element);
-#pragma unroll
-  for (int i = 0; i < kVectorElems<T>; ++i) x[i] = (kept >> i) & 1 ? x[i] * arguments.dropout.scale : 0.0f;
-  if (arguments.mask != nullptr) StoreMask<T>(arguments.mask + part.row_begin, column, part.bounds, kept);
+  for (int i = 0; i < kVectorElems<T>; ++i) {
+    x[i] = bits.Keeps(rule, i) ? Gelu<T>(kForm, x[i]) * rule.scale : 0.0f;
+  }
+  if (arguments.mask != nullptr) StoreMask(rule, bits, arguments.mask + part.row_begin, column, part.bounds);
 }
 
 // The statistic of a row, and the factor that its elements were taken times.
