@@ -1,6 +1,8 @@
 #include "server/engine/paged_attend_launch.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <numeric>
 #include <utility>
 
 #include "kernels/attention/cascade/cascade.h"
@@ -22,10 +24,23 @@ constexpr std::int64_t kLseAlignmentBytes = 512;  // as a Buffer's
 
 std::int64_t RoundUp(std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; }
 
+// The page that the member's first sequence begins with; -1 if it has none that others could have too.
+std::int32_t FirstPage(const PagedAttendWork& member) {
+  const absl::Span<const kv_cache::UsedSequence> used = member.use().sequences();
+  return used.empty() || used.front().table_head.empty() ? -1 : used.front().table_head.front();
+}
+
+std::vector<std::size_t> OrderOf(absl::Span<PagedAttendWork* const> members) {
+  std::vector<std::size_t> order(members.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return FirstPage(*members[i]); });
+  return order;
+}
+
 }  // namespace
 
 PagedAttendLaunch::PagedAttendLaunch(std::vector<PagedAttendWork*> members, const PagedSurroundings& surroundings)
-    : members_(std::move(members)), surroundings_(surroundings) {}
+    : members_(std::move(members)), order_(OrderOf(members_)), surroundings_(surroundings) {}
 
 absl::Status PagedAttendLaunch::Queue(device::Lane& lane, const device::CancelToken& cancel) {
   Combine();
@@ -47,13 +62,16 @@ absl::Status PagedAttendLaunch::Queue(device::Lane& lane, const device::CancelTo
 void PagedAttendLaunch::Combine() {
   shape_ = common().shape;
   std::int64_t rows = 0;
-  for (const PagedAttendWork* member : members_) {
+  parts_.resize(members_.size());
+  for (const std::size_t member_idx : order_) {
+    const PagedAttendWork* const member = members_[member_idx];
     const AttendProblem& problem = member->problem();
     const absl::Span<const kv_cache::UsedSequence> used = member->use().sequences();
-    parts_.push_back({.first_sequence = static_cast<std::int64_t>(sequences_.size()),
-                      .num_sequences = static_cast<std::int64_t>(problem.sequences.size()),
-                      .output_begin_bytes = output_bytes_,
-                      .lse_begin_elems = rows * shape_.query_heads});
+    Part& part = parts_[member_idx];
+    part = {.first_sequence = static_cast<std::int64_t>(sequences_.size()),
+            .num_sequences = static_cast<std::int64_t>(problem.sequences.size()),
+            .output_begin_bytes = output_bytes_,
+            .lse_begin_elems = rows * shape_.query_heads};
     tables_.Add(member->use());
     std::int64_t member_rows = 0;
     for (std::size_t i = 0; i < used.size(); ++i) {
@@ -62,7 +80,7 @@ void PagedAttendLaunch::Combine() {
       sequence.query_begin += rows;
       sequence.key_begin = tables_.table_begin(sequences_.size());
       sequence.key_tokens = used[i].end_tokens;
-      sequence.lse_begin += parts_.back().lse_begin_elems;
+      sequence.lse_begin += part.lse_begin_elems;
       sequences_.push_back(sequence);
     }
     rows += member_rows;
@@ -93,7 +111,7 @@ absl::Status PagedAttendLaunch::QueueUpload(device::Lane& lane) {
   const auto add = [this](TensorSource AttendProblem::*tensor) {
     std::vector<const TensorSource*> tensors;
     tensors.reserve(members_.size());
-    for (const PagedAttendWork* member : members_) tensors.push_back(&(member->problem().*tensor));
+    for (const std::size_t i : order_) tensors.push_back(&(members_[i]->problem().*tensor));
     return inputs_.AddTensors(tensors);
   };
   const auto add_per_head = [this](const std::optional<TensorSource>& tensor) {

@@ -4,8 +4,11 @@
 //   query, output    [ a rows         │ b rows     │ c rows ]         one upload, one download
 //   log_sum_exp      [ a's block      │ b's block  │ c's block ]      each as its call would have it alone
 //   sequences        [ a0, a1,          b0,          c0 ]             their pages in one block table
+//
+// Members that begin with the same page are neighbours in the launch, so that forks can have what they share read once.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -54,6 +57,7 @@ class PagedAttendLaunch final : public Launch {
   AttendResult ResultOf(const Part& part, const AttendProblem& problem, const ExecutionReport& launch) const;
 
   const std::vector<PagedAttendWork*> members_;
+  const std::vector<std::size_t> order_;  // of members in the launch
   const PagedSurroundings surroundings_;
 
   kernels::attention::AttentionShape shape_;
