@@ -40,7 +40,6 @@ ABSL_FLAG(std::int64_t, max_queued_bytes, std::int64_t{4} << 30,
 ABSL_FLAG(int, max_batch_requests, 256, "Attend calls on KV caches that may share one launch; 1: each has its own.");
 ABSL_FLAG(std::int64_t, max_batch_tokens, 8192,
           "Query tokens of one launch that several requests share; a request that has more runs alone.");
-ABSL_FLAG(int, answer_threads, 4, "Threads that send the answers of launches which many requests shared; up to 1024.");
 ABSL_FLAG(std::int64_t, max_kv_caches, 1024, "KV caches that there may be at a time.");
 ABSL_FLAG(std::int64_t, max_kv_caches_per_client, 64, "Of those, caches that one client (x-ridgeline-client) may have.");
 ABSL_FLAG(std::int64_t, max_kv_sequences, 65536, "Sequences that there may be in all KV caches.");
@@ -160,8 +159,6 @@ absl::StatusOr<DaemonConfig> ReadFlags() {
   RIDGELINE_RETURN_IF_ERROR(CheckRange("max_batch_requests", config.engine.batches.max_requests, 1, kMaxInt));
   config.engine.batches.max_tokens = absl::GetFlag(FLAGS_max_batch_tokens);
   RIDGELINE_RETURN_IF_ERROR(CheckRange<std::int64_t>("max_batch_tokens", config.engine.batches.max_tokens, 1, kMaxInt64));
-  config.engine.answer_threads = absl::GetFlag(FLAGS_answer_threads);
-  RIDGELINE_RETURN_IF_ERROR(CheckRange("answer_threads", config.engine.answer_threads, 0, 1024));
   RIDGELINE_RETURN_IF_ERROR(ReadKvCacheLimits(config.engine.kv_cache));
 
   RIDGELINE_ASSIGN_OR_RETURN(config.grpc.addresses, ReadAddresses(absl::GetFlag(FLAGS_listen)));
