@@ -16,9 +16,8 @@ namespace ridgeline::kernels::attention {
 namespace {
 
 // Where a multiprocessor has so many bytes to read, blocks walk all KV heads together: a page is then visited at once, which
-// gains more than merging larger parts costs. Large pages are visited long enough by blocks that walk four.
+// gains more than merging larger parts costs.
 constexpr std::int64_t kLargeBytes = 16 << 20;
-constexpr std::int64_t kLargePageTokens = 64;
 // All heads too where sequences alone keep this part of the blocks busy, for then hardly anything is to be merged.
 constexpr double kBusyEnough = 0.75;
 // With fewer sequences times KV heads, blocks walk single heads: parts to merge are smallest. Else two; of sequences of
@@ -70,7 +69,7 @@ DecodeSchedule::Heads Divide(const AttentionShape& shape, int heads, int num_blo
 
 void DivideHeads(const AttentionShape& shape, int most_heads, DecodeSchedule& schedule) {
   const auto divide = [&](int heads) { return Divide(shape, std::min(heads, most_heads), schedule.num_blocks); };
-  schedule.large = divide(shape.page_tokens < kLargePageTokens ? most_heads : kManyHeads);
+  schedule.large = divide(most_heads);
   const bool are_many = static_cast<double>(shape.num_sequences) >= kBusyEnough * schedule.num_blocks;
   schedule.uneven = divide(are_many ? most_heads : kManyHeads);
   const bool are_few = shape.num_sequences * shape.kv_heads < kFewUnits;

@@ -143,16 +143,14 @@ TEST(DecodePlanCudaTest, HeadsOfABlockDivideHeadsAndWarps) {
   }
 }
 
-TEST(DecodePlanCudaTest, HeadsOfABlockSuitLengthsAndPages) {
-  const auto heads = [](std::int64_t num_sequences, std::int64_t page_tokens) {
-    const DecodeSchedule decode = Plan(Shape(num_sequences, 4, 8, 128, page_tokens)).decode;
+TEST(DecodePlanCudaTest, HeadsOfABlockSuitLengths) {
+  const auto heads = [](std::int64_t num_sequences) {
+    const DecodeSchedule decode = Plan(Shape(num_sequences, 4, 8, 128)).decode;
     return std::vector<int>{1 << decode.apart.heads_log2, 1 << decode.uneven.heads_log2, 1 << decode.large.heads_log2};
   };
-  EXPECT_THAT(heads(1, 16), ElementsAre(1, 4, 8)) << "parts to merge are small";
-  EXPECT_THAT(heads(32, 16), ElementsAre(2, 4, 8));
-  EXPECT_THAT(heads(32, 64), ElementsAre(2, 4, 4));
-  EXPECT_THAT(heads(128, 16), ElementsAre(8, 8, 8)) << "little is to be merged";
-  EXPECT_THAT(heads(128, 64), ElementsAre(8, 8, 4));
+  EXPECT_THAT(heads(1), ElementsAre(1, 4, 8)) << "parts to merge are small";
+  EXPECT_THAT(heads(32), ElementsAre(2, 4, 8));
+  EXPECT_THAT(heads(128), ElementsAre(8, 8, 8)) << "little is to be merged";
 }
 
 TEST(DecodePlanCudaTest, NoPlanNeedsMoreThanTheMostMergeWorkspace) {
