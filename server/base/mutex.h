@@ -3,6 +3,8 @@
 // packaged Abseil is not: every field that it guards would be reported as a race. Used like Abseil's.
 #pragma once
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -15,8 +17,8 @@ namespace ridgeline::base {
 
 class ABSL_LOCKABLE Mutex {
  public:
-  // A thread that finds it held looks again for a moment before it sleeps: what is done under our locks takes less time than to be
-  // woken.
+  // A thread that finds it held looks again for a moment before it sleeps: what is done under our locks takes less time than to
+  // be woken. On an H200's host 65 in place of 60 thousand decode steps a second (tests/gpu/RESULTS.md).
   Mutex() { *mutex_.native_handle() = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP; }
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
   void Unlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
