@@ -16,23 +16,17 @@ namespace ridgeline::kernels::fused {
 
 inline constexpr std::int64_t kDropoutBlockElems = 8;  // of one Philox counter
 
-inline constexpr int kPhiloxRounds = 10;
-
 struct DropoutRule {
-  // Of Philox's rounds, worked out once: a kernel takes them straight from its parameters.
-  microbench::PhiloxKey round_keys[kPhiloxRounds];
+  microbench::PhiloxKey key;
   std::uint32_t offset_low, offset_high;
-  std::uint32_t threshold;        // in [0, 2^16]
-  std::uint32_t upper_threshold;  // for bits in the upper half of a word, the lower being 0
-  float scale;                    // of what is kept; 0 if nothing is
+  std::uint32_t threshold;  // in [0, 2^16]
+  float scale;              // of what is kept; 0 if nothing is
 
   // Bits of elements [8 * block, 8 * block + 8): element i has the lower half of word i / 2 if i is even, the upper if it is
   // odd.
   constexpr microbench::PhiloxCounter BitsOfBlock(std::uint64_t block) const {
-    microbench::PhiloxCounter counter = {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), offset_low,
-                                         offset_high};
-    for (const microbench::PhiloxKey& key : round_keys) counter = microbench::PhiloxRound(counter, key);
-    return counter;
+    return microbench::Philox4x32(
+        {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), offset_low, offset_high}, key);
   }
 
   static constexpr std::uint32_t BitsOfElement(std::uint32_t word, int element) {
@@ -40,10 +34,10 @@ struct DropoutRule {
   }
   constexpr bool Keeps(std::uint32_t bits) const { return bits >= threshold; }
 
-  constexpr std::uint32_t BitsAt(std::int64_t position) const {
+  constexpr bool KeepsElement(std::int64_t position) const {
     const microbench::PhiloxCounter bits = BitsOfBlock(static_cast<std::uint64_t>(position / kDropoutBlockElems));
     const int element = static_cast<int>(position % kDropoutBlockElems);
-    return BitsOfElement(bits[element / 2], element);
+    return Keeps(BitsOfElement(bits[element / 2], element));
   }
 };
 
@@ -51,18 +45,11 @@ inline DropoutRule RuleOf(const DropoutOptions& options) {
   constexpr double kSteps = 1 << 16;
   const auto threshold = static_cast<std::uint32_t>(std::lround(options.probability * kSteps));
   const double kept = (kSteps - threshold) / kSteps;
-  DropoutRule rule = {.round_keys = {},
-                      .offset_low = static_cast<std::uint32_t>(options.offset),
-                      .offset_high = static_cast<std::uint32_t>(options.offset >> 32),
-                      .threshold = threshold,
-                      .upper_threshold = threshold < kSteps ? threshold << 16 : 0xffffffffu,
-                      .scale = kept > 0 ? static_cast<float>(1 / kept) : 0.0f};
-  microbench::PhiloxKey key = {static_cast<std::uint32_t>(options.seed), static_cast<std::uint32_t>(options.seed >> 32)};
-  for (microbench::PhiloxKey& round_key : rule.round_keys) {
-    round_key = key;
-    key = microbench::NextPhiloxKey(key);
-  }
-  return rule;
+  return {.key = {static_cast<std::uint32_t>(options.seed), static_cast<std::uint32_t>(options.seed >> 32)},
+          .offset_low = static_cast<std::uint32_t>(options.offset),
+          .offset_high = static_cast<std::uint32_t>(options.offset >> 32),
+          .threshold = threshold,
+          .scale = kept > 0 ? static_cast<float>(1 / kept) : 0.0f};
 }
 
 }  // namespace ridgeline::kernels::fused

@@ -67,7 +67,7 @@ __device__ __forceinline__ Statistic Measure(const RowArguments& arguments, cons
     });
     const auto count = static_cast<float>(part.WarpElems(arguments, chunk));
     sum = SumOfLanes(sum, lanes);
-    const float mean = count > 0 ? __fdividef(sum, count) : 0.0f;
+    const float mean = count > 0 ? DivideByCount(sum, count) : 0.0f;
     float squares = 0;
     part.ForEachWord(arguments, chunk, held, [&](int column, const float(&x)[kElems]) {
       const bool whole = kAccess != RowAccess::kElements || part.bounds.template HoldWhole<T>(column);
@@ -108,19 +108,18 @@ __device__ __forceinline__ void Normalize(const RowArguments& arguments, const R
 template <GeluForm kForm, typename T, RowAccess kAccess>
 __device__ __forceinline__ void GeluDropout(const RowArguments& arguments, const RowPart<T, kAccess>& part, int column,
                                             float (&x)[kVectorElems<T>]) {
-  const DropoutRule& rule = arguments.dropout;
   const std::int64_t position = part.row_begin + column;
-  ElementBits<T> bits;
+  std::uint32_t kept;
   if constexpr (kAccess == RowAccess::kElements) {
-    bits = ElementBits<T>::Anywhere(rule, position);
+    kept = KeptAnywhere<T>(arguments.dropout, position);
   } else {
-    bits = ElementBits<T>::OfWord(rule, position);
+    kept = KeptOfWord<T>(arguments.dropout, position);
   }
 #pragma unroll
-  for (int i = 0; i < kVectorElems<T>; ++i) {
-    x[i] = bits.Keeps(rule, i) ? Gelu<T>(kForm, x[i]) * rule.scale : 0.0f;
-  }
-  if (arguments.mask != nullptr) StoreMask(rule, bits, arguments.mask + part.row_begin, column, part.bounds);
+  for (float& element : x) element = Gelu<T>(kForm, element);
+#pragma unroll
+  for (int i = 0; i < kVectorElems<T>; ++i) x[i] = (kept >> i) & 1 ? x[i] * arguments.dropout.scale : 0.0f;
+  if (arguments.mask != nullptr) StoreMask<T>(arguments.mask + part.row_begin, column, part.bounds, kept);
 }
 
 // The statistic of a row, and the factor that its elements were taken times.

@@ -1,3 +1,4 @@
+// From a problem to the launch of a row kernel.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -37,6 +37,14 @@ __device__ __forceinline__ float MaxOfLanes(float value, int lanes) {
   return CombineLanes(value, lanes, [](float a, float b) { return fmaxf(a, b); });
 }
 
+// sum / count, rounded rightly but for rare last bits: the mean of equal elements is the element. A division by the special
+// function unit, and a step of Newton's; a sum that is not finite gives NaN.
+__device__ __forceinline__ float DivideByCount(float sum, float count) {
+  const float inverse = ApproximateReciprocal(count);
+  const float quotient = sum * inverse;
+  return fmaf(fmaf(-quotient, count, sum), inverse, quotient);
+}
+
 // Mean and sum of squared distances to it. Parts merge without cancellation: their squares are about their own means, and the
 // means' squared distances to the whole's come on top (Chan, Golub, LeVeque: "Updating formulae and a pairwise algorithm for
 // computing sample variances", 1979).
@@ -51,13 +59,13 @@ struct MeanVariance {
   __device__ __forceinline__ MeanVariance MergedOver(int lanes) const {
     const float count = SumOfLanes(fields[0], lanes);
     const float sum = SumOfLanes(fields[0] * fields[1], lanes);
-    const float mean = count > 0 ? __fdividef(sum, count) : 0.0f;
+    const float mean = count > 0 ? DivideByCount(sum, count) : 0.0f;
     const float distance = fields[1] - mean;
     return {{count, mean, SumOfLanes(fmaf(fields[0] * distance, distance, fields[2]), lanes)}};
   }
   __device__ __forceinline__ MeanVariance MergedWith(const MeanVariance& other) const {
     const float count = fields[0] + other.fields[0];
-    const float share = count > 0 ? __fdividef(other.fields[0], count) : 0.0f;
+    const float share = count > 0 ? DivideByCount(other.fields[0], count) : 0.0f;
     const float distance = other.fields[1] - fields[1];
     return {
         {count, fmaf(distance, share, fields[1]), fmaf(distance * distance, fields[0] * share, fields[2] + other.fields[2])}};

@@ -1,3 +1,4 @@
+// From a step of the unfused chain to the launch of its kernel.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,3 +1,4 @@
+// The steps of the unfused mode that know no element type.
 #include <cuda_runtime.h>
 
 #include <cstdint>

@@ -9,7 +9,8 @@ bundle=${1:?usage: tests/gpu/bundle.sh DIR [BUILD_DIR]}
 build=${2:-build/release}
 
 cmake --preset release -B "$build" >/dev/null
-targets=(ridgelined ridgeline integration_test gpu_kernel_test attention_gpu_bench decode_gpu_bench serving_bench)
+targets=(ridgelined ridgeline integration_test gpu_kernel_test fused_gpu_test attention_gpu_bench decode_gpu_bench fused_gpu_bench
+  serving_bench)
 grep -q '^build cuda_device_test:' "$build/build.ninja" && targets+=(cuda_device_test)
 cmake --build "$build" --target "${targets[@]}" | tail -n 1
 

@@ -85,12 +85,14 @@ summary() {
     END { if (ran) printf "%d passed, %d failed, %d skipped", passed, ran - passed - skipped, skipped; print sanitizer }'
 }
 
-# kernels NAME LIMIT PROCESSES FILTER: the references, on the host, take most of the time, so several processes share the tests.
+# kernels NAME LIMIT PROCESSES FILTER [PROGRAM]: the references, on the host, take most of the time, so several processes share the
+# tests.
 shards=$((($(nproc) + 1) / 2))
 kernels() {
-  step correctness "gpu_kernel_test $1" "$2" sh -c 'seq 0 $(($1 - 1)) | xargs -P "$1" -I{} sh -c '\''
+  local program=${5:-gpu_kernel_test}
+  step correctness "$program $1" "$2" sh -c 'seq 0 $(($1 - 1)) | xargs -P "$1" -I{} sh -c '\''
       log=$(GTEST_TOTAL_SHARDS="$1" GTEST_SHARD_INDEX={} "$2" --gtest_brief=1 "--gtest_filter=$3" 2>&1); status=$?
-      printf "%s\n" "$log"; exit "$status"'\'' sh "$@"' sh "$3" "$bin/gpu_kernel_test" "$4"
+      printf "%s\n" "$log"; exit "$status"'\'' sh "$@"' sh "$3" "$bin/$program" "$4"
 }
 
 correctness() {
@@ -101,6 +103,7 @@ correctness() {
   kernels large 200 1 "$large"
   kernels decode 300 "$shards" '*DecodeTest*'
   kernels others 200 "$shards" "-*AttentionTest.*:*DecodeTest*:$large"
+  kernels all 300 "$shards" '*' fused_gpu_test
   [[ ! -x "$bin/cuda_device_test" ]] || step correctness cuda_device_test 200 "$bin/cuda_device_test" --gtest_brief=1
 }
 
@@ -110,10 +113,11 @@ daemon() {
   step daemon 'decode loops' 400 python3 tests/gpu/load.py decode "$bin" --csv="$out/decode_load.csv"
 }
 
-# sanitize TOOL LIMIT FILTER
+# sanitize TOOL LIMIT FILTER [PROGRAM]
 sanitize() {
-  step sanitizer "$1 gpu_kernel_test" "$2" env RIDGELINE_TEST_BARE_MEMORY=1 compute-sanitizer "--tool=$1" \
-    --error-exitcode=9 --print-limit=20 "$bin/gpu_kernel_test" --gtest_brief=1 "--gtest_filter=$3"
+  local program=${4:-gpu_kernel_test}
+  step sanitizer "$1 $program" "$2" env RIDGELINE_TEST_BARE_MEMORY=1 compute-sanitizer "--tool=$1" \
+    --error-exitcode=9 --print-limit=20 "$bin/$program" --gtest_brief=1 "--gtest_filter=$3"
 }
 
 sanitizer() {
@@ -125,6 +129,7 @@ sanitizer() {
   # Only our own kernels: it does not see what cuBLAS stores in bulk, and takes S for unwritten. Tests of copies read back what
   # was never to be written.
   sanitize initcheck 180 '*Masking*/flash*:*Extremes*/flash*:*Properties*/flash*:*FillNormal*-*Beyond*'
+  for tool in memcheck initcheck racecheck; do sanitize "$tool" 180 '*EveryVariant*_bfloat16:*Rope*/bfloat16' fused_gpu_test; done
   sanitize synccheck 120 '*AttentionTest.ShapesDrawnAtRandom/*'
   sanitize racecheck 180 '*AttentionTest.ShapesDrawnAtRandom/*:*Masking*Lengths*'
 }
@@ -134,6 +139,8 @@ bench() {
   step bench 'ours beside PyTorch' 400 sh -c 'python3 tests/gpu/bench.py "$1" $3 >"$2"' sh "$bin/attention_gpu_bench" "$lines" "${quick[*]}"
   step bench 'paged decode beside cuDNN' 300 sh -c 'python3 tests/gpu/decode_bench.py "$1" $3 >"$2"' sh \
     "$bin/decode_gpu_bench" "$out/decode.csv" "${quick[*]}"
+  step bench 'fused operations beside PyTorch' 400 sh -c 'python3 tests/gpu/fused_bench.py "$1" $3 >"$2"' sh \
+    "$bin/fused_gpu_bench" "$out/fused.csv" "${quick[*]:+--shapes 16384x4096}"
   if python3 tests/gpu/report.py "$lines" --commit "$commit" >"$out/bench.md"; then
     echo "tables: $out/RESULTS.md"
   else
