@@ -10,6 +10,7 @@
 #include "kernels/attention/flash/flash.h"
 #include "kernels/attention/standard/standard.h"
 #include "kernels/common/saturating.h"
+#include "kernels/fused/fused_cpu.h"
 #include "kernels/kv_cache/kv_cache.h"
 #include "kernels/microbench/microbench.h"
 #include "server/base/status_macros.h"
@@ -77,6 +78,12 @@ absl::StatusOr<std::vector<KernelPhase>> CpuLane::Attend(const AttentionPlan& pl
   };
   QueueKernel(run, std::move(cancel));
   return std::vector<KernelPhase>();
+}
+
+absl::Status CpuLane::Fuse(const kernels::fused::FusedParams& params, kernels::fused::Mode mode, CancelToken cancel) {
+  QueueKernel([params, mode](kernels::Executor& executor) { kernels::fused::RunFusedOnCpu(params, mode, executor); },
+              std::move(cancel));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<const HostBuffer>> CpuLane::Download(Buffer buffer) {

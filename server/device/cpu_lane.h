@@ -33,6 +33,7 @@ class CpuLane final : public Lane {
                                                   const kernels::attention::AttentionParams& params,
                                                   absl::Span<const kernels::attention::Sequence> sequences,
                                                   CancelToken cancel) override;
+  absl::Status Fuse(const kernels::fused::FusedParams& params, kernels::fused::Mode mode, CancelToken cancel) override;
   absl::StatusOr<std::shared_ptr<const HostBuffer>> Download(Buffer buffer) override;
   absl::Status AppendKeyValue(const kernels::kv_cache::AppendParams& params) override;
   absl::Status GatherKeyValue(const kernels::kv_cache::GatherParams& params) override;

@@ -120,6 +120,8 @@ class CudaDevice final : public Device {
   absl::Status Start() {
     RIDGELINE_ASSIGN_OR_RETURN(completions_,
                                CompletionQueue::Create(*parts_.context, absl::MakeSpan(progress_).first(SharedPool())));
+    const kernels::fused::CudaLimits fused_limits = {.compute_capability = parts_.info.limits.compute_capability,
+                                                     .num_sms = parts_.info.limits.num_sms};
     const CudaLaneParts lane_parts = {.context = *parts_.context,
                                       .device_memory = device_memory_,
                                       .pinned_memory = pinned_memory_,
@@ -129,6 +131,7 @@ class CudaDevice final : public Device {
                                       .completions = *completions_,
                                       .cublas = parts_.cublas,
                                       .cublas_workspace_bytes = CublasWorkspaceBytes(parts_.info.limits.compute_capability),
+                                      .fused_limits = fused_limits,
                                       .merge_workspace_bytes = kernels::attention::MostMergeWorkspaceBytes(parts_.info.limits)};
     for (int lane_idx = 0; lane_idx < SharedPool(); ++lane_idx) {
       RIDGELINE_ASSIGN_OR_RETURN(auto lane, CudaLane::Create(lane_idx, lane_parts, progress_[lane_idx]));

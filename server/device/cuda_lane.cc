@@ -13,6 +13,7 @@
 #include "kernels/attention/flash/flash_cuda.h"
 #include "kernels/attention/standard/standard_cuda.h"
 #include "kernels/common/saturating.h"
+#include "kernels/fused/fused_cuda.h"
 #include "kernels/kv_cache/kv_cache_cuda.h"
 #include "kernels/microbench/microbench_cuda.h"
 #include "server/base/status_macros.h"
@@ -67,6 +68,7 @@ CudaLane::CudaLane(int lane_idx, const CudaLaneParts& parts, LaneProgress& progr
                    Segment cublas_workspace, Segment merge_workspace, StagingRing staging, std::unique_ptr<CublasHandle> cublas)
     : lane_idx_(lane_idx),
       context_(parts.context),
+      fused_limits_(parts.fused_limits),
       device_allocator_(parts.device_allocator),
       pinned_allocator_(parts.pinned_allocator),
       copy_executor_(parts.copy_threads),
@@ -157,6 +159,15 @@ absl::StatusOr<std::vector<KernelPhase>> CudaLane::AttendStandard(const Attentio
                                stream_.get(), RecordPhases(events, stream_.get()));
   });
   return phases;
+}
+
+absl::Status CudaLane::Fuse(const kernels::fused::FusedParams& params, kernels::fused::Mode mode, CancelToken cancel) {
+  RIDGELINE_RETURN_IF_ERROR(context_.loss().status());
+  Queue([this, params, mode, cancel = std::move(cancel)] {
+    if (IsUnwanted(cancel)) return absl::OkStatus();
+    return RIDGELINE_CUDA_CALL(context_, kernels::fused::LaunchFused, params, mode, fused_limits_, stream_.get());
+  });
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<const HostBuffer>> CudaLane::Download(Buffer buffer) {

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "kernels/fused/row_schedule.h"
 #include "kernels/kv_cache/kv_cache.h"
 #include "server/device/caching_allocator.h"
 #include "server/device/completion_queue.h"
@@ -37,6 +38,7 @@ struct CudaLaneParts {
   CompletionQueue& completions;
   const kernels::CublasFunctions& cublas;
   std::int64_t cublas_workspace_bytes;
+  kernels::fused::CudaLimits fused_limits;
   std::int64_t merge_workspace_bytes;  // enough for any plan
 };
 
@@ -56,6 +58,7 @@ class CudaLane final : public Lane {
                                                   const kernels::attention::AttentionParams& params,
                                                   absl::Span<const kernels::attention::Sequence> sequences,
                                                   CancelToken cancel) override;
+  absl::Status Fuse(const kernels::fused::FusedParams& params, kernels::fused::Mode mode, CancelToken cancel) override;
   absl::StatusOr<std::shared_ptr<const HostBuffer>> Download(Buffer buffer) override;
   absl::Status AppendKeyValue(const kernels::kv_cache::AppendParams& params) override;
   absl::Status GatherKeyValue(const kernels::kv_cache::GatherParams& params) override;
@@ -84,6 +87,7 @@ class CudaLane final : public Lane {
 
   const int lane_idx_;
   CudaContext& context_;
+  const kernels::fused::CudaLimits fused_limits_;
   CachingAllocator& device_allocator_;
   CachingAllocator& pinned_allocator_;
   LaneExecutor copy_executor_;

@@ -24,6 +24,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/attention/plan.h"
 #include "kernels/common/data_type.h"
+#include "kernels/fused/fused.h"
 #include "kernels/kv_cache/kv_cache.h"
 #include "server/device/buffer.h"
 
@@ -134,6 +135,10 @@ class Lane {
                                                           const kernels::attention::AttentionParams& params,
                                                           absl::Span<const kernels::attention::Sequence> sequences,
                                                           CancelToken cancel) = 0;
+
+  // A fused operation over device memory, in one kernel or a kernel a step; `params` is copied, what it points to must live
+  // until completion. `cancel` may be null; with kRopeAppend it is, since half of an append is none.
+  virtual absl::Status Fuse(const kernels::fused::FusedParams& params, kernels::fused::Mode mode, CancelToken cancel) = 0;
 
   // Hands the buffer's bytes to the host: readable once the lane has completed. The CPU device moves no byte.
   virtual absl::StatusOr<std::shared_ptr<const HostBuffer>> Download(Buffer buffer) = 0;

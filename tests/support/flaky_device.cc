@@ -45,6 +45,11 @@ class FlakyLane final : public Lane {
     return lane_.Attend(plan, params, sequences, std::move(cancel));
   }
 
+  absl::Status Fuse(const kernels::fused::FusedParams& params, kernels::fused::Mode mode, CancelToken cancel) override {
+    RIDGELINE_RETURN_IF_ERROR(faults_.CountCall());
+    return lane_.Fuse(params, mode, std::move(cancel));
+  }
+
   absl::StatusOr<std::shared_ptr<const HostBuffer>> Download(Buffer buffer) override {
     RIDGELINE_RETURN_IF_ERROR(faults_.CountCall());
     return lane_.Download(std::move(buffer));

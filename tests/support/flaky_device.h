@@ -59,7 +59,7 @@ class Gate {
 };
 
 // Fallible calls, over the device and all lanes in the order in which they are made: Allocate, Upload, UploadRandom, Attend,
-// Download, AppendKeyValue, GatherKeyValue, CopyPages, Copy, Gemm, Record, and OnComplete, whose callback gets the error.
+// Fuse, Download, AppendKeyValue, GatherKeyValue, CopyPages, Copy, Gemm, Record, and OnComplete, whose callback gets the error.
 class FlakyDevice final : public device::Device {
  public:
   explicit FlakyDevice(std::unique_ptr<device::Device> device);

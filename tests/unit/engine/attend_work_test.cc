@@ -44,6 +44,9 @@ class TimedLane final : public device::Lane {
     for (const char* name : {"scores", "softmax", "output"}) phases.push_back({name, NextEvent()});
     return phases;
   }
+  absl::Status Fuse(const kernels::fused::FusedParams&, kernels::fused::Mode, device::CancelToken) override {
+    return absl::OkStatus();
+  }
   absl::StatusOr<std::shared_ptr<const device::HostBuffer>> Download(Buffer) override { return nullptr; }
   absl::Status AppendKeyValue(const kernels::kv_cache::AppendParams&) override { return absl::OkStatus(); }
   absl::Status GatherKeyValue(const kernels::kv_cache::GatherParams&) override { return absl::OkStatus(); }
