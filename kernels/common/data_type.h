@@ -5,7 +5,7 @@
 
 namespace ridgeline::kernels {
 
-enum class DataType : std::uint8_t { kFloat32, kFloat16, kBFloat16, kFloat8E4M3, kFloat8E5M2, kInt32, kInt64 };
+enum class DataType : std::uint8_t { kFloat32, kFloat16, kBFloat16, kFloat8E4M3, kFloat8E5M2, kInt32, kInt64, kUint8 };
 
 constexpr std::int64_t ElementBytes(DataType type) {
   switch (type) {
@@ -17,6 +17,7 @@ constexpr std::int64_t ElementBytes(DataType type) {
       return 2;
     case DataType::kFloat8E4M3:
     case DataType::kFloat8E5M2:
+    case DataType::kUint8:
       return 1;
     case DataType::kInt64:
       return 8;
@@ -41,6 +42,8 @@ constexpr const char* Name(DataType type) {
       return "int32";
     case DataType::kInt64:
       return "int64";
+    case DataType::kUint8:
+      return "uint8";
   }
   return "unknown";
 }

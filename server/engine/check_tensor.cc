@@ -70,6 +70,7 @@ absl::Status CheckFloatType(const std::string& field, DataType type) {
       return Unsupported(field, absl::StrCat(Name(type), " is not built into this server; float32, float16 and bfloat16 are"));
     case DataType::kInt32:
     case DataType::kInt64:
+    case DataType::kUint8:
       break;
   }
   return InvalidField(field, absl::StrCat("is ", Name(type), "; float32, float16 and bfloat16 are allowed"));

@@ -12,6 +12,7 @@
 #include "server/engine/append_work.h"
 #include "server/engine/attend.h"
 #include "server/engine/engine_metrics.h"
+#include "server/engine/fuse.h"
 #include "server/engine/lease_sweeper.h"
 #include "server/engine/paged_attend_work.h"
 #include "server/engine/random_rows.h"
@@ -19,6 +20,7 @@
 #include "server/engine/sequence_reader.h"
 #include "server/engine/sequence_writer.h"
 #include "server/engine/validate_attend.h"
+#include "server/engine/validate_fuse.h"
 #include "server/engine/validate_paged.h"
 
 namespace ridgeline::engine {
@@ -32,15 +34,17 @@ absl::Status TooLarge(absl::string_view message) {
 }
 
 // Known before anything runs: nobody waits for an answer that cannot be sent.
-absl::Status CheckAnswerSize(const AttendProblem& problem, std::int64_t max_answer_bytes) {
-  const std::int64_t answer_bytes = problem.answer_bytes();
+absl::Status CheckAnswerSize(std::int64_t answer_bytes, std::int64_t max_answer_bytes, absl::string_view smaller) {
   if (answer_bytes <= max_answer_bytes) return absl::OkStatus();
-  return base::WithReason(
-      absl::ResourceExhaustedError(absl::StrCat(
-          "the answer would take ", base::FormatBytes(answer_bytes), "; one message holds ",
-          base::FormatBytes(max_answer_bytes),
-          ": split the batch, ask for a narrower output.data_type, or set output.discard to get the report alone")),
-      base::kReasonMessageTooLarge);
+  return base::WithReason(absl::ResourceExhaustedError(absl::StrCat("the answer would take ", base::FormatBytes(answer_bytes),
+                                                                    "; one message holds ", base::FormatBytes(max_answer_bytes),
+                                                                    ": split the batch", smaller,
+                                                                    ", or set output.discard to get the report alone")),
+                          base::kReasonMessageTooLarge);
+}
+
+absl::Status CheckAnswerSize(const AttendProblem& problem, std::int64_t max_answer_bytes) {
+  return CheckAnswerSize(problem.answer_bytes(), max_answer_bytes, ", ask for a narrower output.data_type");
 }
 
 class EngineImpl final : public Engine {
@@ -95,6 +99,23 @@ class EngineImpl final : public Engine {
                               std::move(traits), arrival);
   }
 
+  std::shared_ptr<Call> Fuse(FuseRequest request, CallContext context, FuseDone done) override {
+    const absl::Time arrival = clock_.Now();
+    const auto refuse = [this, &done](const absl::Status& status) {
+      metrics_.CountFuse(status.code());
+      done(status);
+      return nullptr;
+    };
+    absl::StatusOr<FuseProblem> problem = ValidateFuse(context.caller, std::move(request), kv_caches_);
+    if (!problem.ok()) return refuse(problem.status());
+    absl::Status fits = CheckAnswerSize(problem->answer_bytes(), context.max_answer_bytes, "");
+    fits.Update(CheckDeviceMemory(*problem));
+    if (!fits.ok()) return refuse(fits);
+    WorkTraits traits = TraitsOf(*problem, context);
+    return scheduler_->Submit(MakeFuseWork(*std::move(problem), std::move(done), fuse_surroundings_), std::move(traits),
+                              arrival);
+  }
+
   absl::StatusOr<std::unique_ptr<SequenceReader>> ExportSequence(const kv_cache::Caller& caller,
                                                                  const std::string& name) override {
     RIDGELINE_ASSIGN_OR_RETURN(auto transfer, kv_caches_.BeginExport(caller, name));
@@ -138,6 +159,20 @@ class EngineImpl final : public Engine {
     return nullptr;
   }
 
+  // Ok if the device could have the memory, were nothing else running.
+  absl::Status CheckDeviceMemory(const FuseProblem& problem) const {
+    using kernels::fused::Mode;
+    const std::int64_t limit_bytes = device_.info().memory_limit_bytes;
+    const std::int64_t needed_bytes = problem.device_bytes(problem.mode());
+    if (needed_bytes <= limit_bytes) return absl::OkStatus();
+    const std::string fused_takes =
+        problem.mode() == Mode::kFused
+            ? ""
+            : absl::StrCat("; fused it takes ", base::FormatBytes(problem.device_bytes(Mode::kFused)));
+    return TooLarge(absl::StrCat("this request takes ", base::FormatBytes(needed_bytes), " of device memory; the limit is ",
+                                 base::FormatBytes(limit_bytes), fused_takes));
+  }
+
   // A plan whose memory the device could have, were nothing else running.
   absl::StatusOr<AttentionPlan> Plan(const AttendProblem& problem) const {
     const std::int64_t limit_bytes = device_.info().memory_limit_bytes;
@@ -172,6 +207,7 @@ class EngineImpl final : public Engine {
   kv_cache::KvCacheStore kv_caches_;
   const LeaseSweeper sweeper_{kv_caches_};
   const AttendSurroundings surroundings_ = {device_.info(), roofline_, metrics_};
+  const FuseSurroundings fuse_surroundings_ = {device_.info(), roofline_, metrics_, kv_caches_};
   AnswerThreads answer_threads_;
   const std::shared_ptr<Scheduler> scheduler_;
   const std::shared_ptr<void> on_scrape_;  // last: unregisters before what it reads goes

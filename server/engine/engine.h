@@ -21,6 +21,7 @@
 #include "server/engine/batch_former.h"
 #include "server/engine/call.h"
 #include "server/engine/call_context.h"
+#include "server/engine/fuse_request.h"
 #include "server/engine/kv_cache/kv_cache_store.h"
 #include "server/engine/kv_cache/resources.h"
 #include "server/engine/load.h"
@@ -40,6 +41,7 @@ struct EngineOptions {
 };
 
 using AttendDone = absl::AnyInvocable<void(absl::StatusOr<AttendResult>)>;
+using FuseDone = absl::AnyInvocable<void(absl::StatusOr<FuseResult>)>;
 using AppendKeyValueDone = absl::AnyInvocable<void(absl::StatusOr<AppendKeyValueResult>)>;
 
 // Thread-safe.
@@ -60,6 +62,9 @@ class Engine {
   // Likewise. Errors beside those of Attend: NOT_FOUND; RESOURCE_EXHAUSTED (reason KV_CACHE_FULL). All rows are appended or,
   // after any error, none.
   virtual std::shared_ptr<Call> AppendKeyValue(AppendKeyValueRequest request, CallContext context, AppendKeyValueDone done) = 0;
+
+  // Likewise; kRopeAppend as AppendKeyValue.
+  virtual std::shared_ptr<Call> Fuse(FuseRequest request, CallContext context, FuseDone done) = 0;
 
   // The sequence as it is now, to be read piece by piece. Errors: INVALID_ARGUMENT, NOT_FOUND.
   virtual absl::StatusOr<std::unique_ptr<SequenceReader>> ExportSequence(const kv_cache::Caller& caller,

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "kernels/common/data_type.h"
+#include "kernels/fused/op_info.h"
 #include "server/base/version.h"
 
 namespace ridgeline::engine {
@@ -13,6 +14,8 @@ namespace {
 using base::Labels;
 using base::MetricsRegistry;
 using kernels::attention::Algorithm;
+using kernels::fused::Mode;
+using kernels::fused::Op;
 
 struct Outcome {
   absl::StatusCode code;
@@ -32,6 +35,7 @@ constexpr std::array<Outcome, 9> kOutcomes = {{{absl::StatusCode::kOk, "ok"},
 
 constexpr char kAttend[] = "attend";
 constexpr char kAppend[] = "append_key_value";
+constexpr char kFuse[] = "fuse";
 constexpr char kPagesHelp[] = "Pages of all KV caches, by whether a sequence uses them.";
 
 void ExportBuildInfo(MetricsRegistry& registry, const device::DeviceInfo& info) {
@@ -126,10 +130,11 @@ void GpuMetrics::Update(const device::GpuStatus& status) const {
 }
 
 EngineMetrics::EngineMetrics(MetricsRegistry& registry, const device::Device& device, const Roofline& roofline)
-    : attend_kernels_{AddKernel(registry, device.info().name, Algorithm::kStandard),
-                      AddKernel(registry, device.info().name, Algorithm::kFlash)},
+    : attend_kernels_{AddKernel(registry, device.info().name, kAttend, Name(Algorithm::kStandard)),
+                      AddKernel(registry, device.info().name, kAttend, Name(Algorithm::kFlash))},
       attend_outcomes_(AddOutcomes(registry, kAttend)),
       append_outcomes_(AddOutcomes(registry, kAppend)),
+      fuse_outcomes_(AddOutcomes(registry, kFuse)),
       scheduler_{.queue_wait_seconds = registry.AddHistogram(
                      "ridgeline_queue_wait_seconds", "From arrival until a lane took the request.", base::LatencyBuckets()),
                  .batch_requests = registry.AddHistogram("ridgeline_batch_requests", "Requests that left in one launch.",
@@ -160,6 +165,11 @@ EngineMetrics::EngineMetrics(MetricsRegistry& registry, const device::Device& de
           .counter = registry.AddCounter("ridgeline_kv_evicted_sequences_total", "Sequences that lost their pages to others.")},
       kv_copied_pages_{.counter = registry.AddCounter("ridgeline_kv_copied_pages_total",
                                                       "Pages copied because they were shared when one was written.")} {
+  for (int op = 0; op < kernels::fused::kNumOps; ++op) {
+    for (const Mode mode : {Mode::kFused, Mode::kUnfused}) {
+      fuse_kernels_[op].push_back(AddKernel(registry, device.info().name, Name(static_cast<Op>(op)), Name(mode)));
+    }
+  }
   ExportBuildInfo(registry, device.info());
   ExportRoofline(registry, roofline);
   registry.AddGauge("ridgeline_lanes", "Requests that can run at the same time.").Set(device.num_lanes());
@@ -172,8 +182,9 @@ EngineMetrics::EngineMetrics(MetricsRegistry& registry, const device::Device& de
   if (const auto status = device.gpu_status(); status.has_value()) gpu_.emplace(registry, *status);
 }
 
-EngineMetrics::Kernel EngineMetrics::AddKernel(MetricsRegistry& registry, const std::string& device, Algorithm algorithm) {
-  const Labels labels = {{"operation", kAttend}, {"algorithm", Name(algorithm)}, {"device", device}};
+EngineMetrics::Kernel EngineMetrics::AddKernel(MetricsRegistry& registry, const std::string& device, const char* operation,
+                                               const char* algorithm) {
+  const Labels labels = {{"operation", operation}, {"algorithm", algorithm}, {"device", device}};
   return {.seconds = registry.AddHistogram("ridgeline_kernel_seconds", "Time of the kernels of one request, by device events.",
                                            base::LatencyBuckets(), labels),
           .flops = registry.AddCounter("ridgeline_flops_total", "Floating-point operations, by formula.", labels),
@@ -189,10 +200,18 @@ void EngineMetrics::Count(const std::vector<base::Counter>& outcomes, absl::Stat
 
 void EngineMetrics::CountAttendKernel(Algorithm algorithm, absl::Duration kernel_time, std::int64_t flops,
                                       std::int64_t bytes) const {
-  const Kernel& kernel = attend_kernels_[static_cast<std::size_t>(algorithm)];
-  kernel.seconds.Observe(absl::ToDoubleSeconds(kernel_time));
-  kernel.flops.Increment(static_cast<double>(flops));
-  kernel.bytes.Increment(static_cast<double>(bytes));
+  attend_kernels_[static_cast<std::size_t>(algorithm)].Count(kernel_time, flops, bytes);
+}
+
+void EngineMetrics::CountFuseKernel(Op op, Mode mode, absl::Duration kernel_time, std::int64_t flops,
+                                    std::int64_t bytes) const {
+  fuse_kernels_[static_cast<std::size_t>(op)][static_cast<std::size_t>(mode)].Count(kernel_time, flops, bytes);
+}
+
+void EngineMetrics::Kernel::Count(absl::Duration kernel_time, std::int64_t num_flops, std::int64_t num_bytes) const {
+  seconds.Observe(absl::ToDoubleSeconds(kernel_time));
+  flops.Increment(static_cast<double>(num_flops));
+  bytes.Increment(static_cast<double>(num_bytes));
 }
 
 void EngineMetrics::MirroredCounter::Follow(std::int64_t total) {

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "kernels/attention/attention.h"
+#include "kernels/fused/fused.h"
 #include "server/base/metrics.h"
 #include "server/device/device.h"
 #include "server/engine/kv_cache/resources.h"
@@ -49,16 +50,21 @@ class EngineMetrics {
   // A request has been answered.
   void CountAttend(absl::StatusCode outcome) const { Count(attend_outcomes_, outcome); }
   void CountAppend(absl::StatusCode outcome) const { Count(append_outcomes_, outcome); }
+  void CountFuse(absl::StatusCode outcome) const { Count(fuse_outcomes_, outcome); }
 
   // A kernel has run.
   void CountAttendKernel(kernels::attention::Algorithm algorithm, absl::Duration kernel_time, std::int64_t flops,
                          std::int64_t bytes) const;
+  void CountFuseKernel(kernels::fused::Op op, kernels::fused::Mode mode, absl::Duration kernel_time, std::int64_t flops,
+                       std::int64_t bytes) const;
 
   // One scrape at a time.
   void UpdateOnScrape(const Load& load, const kv_cache::KvCacheStatistics& kv_caches, const device::Device& device);
 
  private:
   struct Kernel {
+    void Count(absl::Duration kernel_time, std::int64_t num_flops, std::int64_t num_bytes) const;
+
     base::Histogram seconds;
     base::Counter flops;
     base::Counter bytes;
@@ -79,10 +85,13 @@ class EngineMetrics {
   };
 
   static void Count(const std::vector<base::Counter>& outcomes, absl::StatusCode outcome);
-  static Kernel AddKernel(base::MetricsRegistry& registry, const std::string& device, kernels::attention::Algorithm algorithm);
-  std::array<Kernel, 2> attend_kernels_;        // by Algorithm
-  std::vector<base::Counter> attend_outcomes_;  // in the order of kOutcomes
-  std::vector<base::Counter> append_outcomes_;  // likewise
+  static Kernel AddKernel(base::MetricsRegistry& registry, const std::string& device, const char* operation,
+                          const char* algorithm);
+  std::array<Kernel, 2> attend_kernels_;                                   // by Algorithm
+  std::array<std::vector<Kernel>, kernels::fused::kNumOps> fuse_kernels_;  // by Op and Mode
+  std::vector<base::Counter> attend_outcomes_;                             // in the order of kOutcomes
+  std::vector<base::Counter> append_outcomes_;                             // likewise
+  std::vector<base::Counter> fuse_outcomes_;                               // likewise
   SchedulerMetrics scheduler_;
   base::Gauge lanes_busy_;
   base::Gauge queue_requests_;

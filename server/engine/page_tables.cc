@@ -67,17 +67,22 @@ absl::Status PageTables::QueueCopies(device::Lane& lane, const kv_cache::Sequenc
                          .num_copies = static_cast<std::int64_t>(copies_.size())});
 }
 
+kernels::kv_cache::AppendParams PageTables::AppendParamsOf(const kv_cache::SequenceUse& use, const LaunchInputs& inputs,
+                                                           const void* key, const void* value) const {
+  return {.to = {.pages = LayerPages(use),
+                 .block_table = BlockTable(inputs),
+                 .spans = static_cast<const TokenSpan*>(inputs.data(spans_section_)),
+                 .num_spans = static_cast<std::int64_t>(spans_.size()),
+                 .num_rows = num_rows_},
+          .key = key,
+          .value = value};
+}
+
 absl::Status PageTables::QueueAppend(device::Lane& lane, const kv_cache::SequenceUse& use, const LaunchInputs& inputs,
                                      const void* key, const void* value) const {
   RIDGELINE_RETURN_IF_ERROR(QueueCopies(lane, use, inputs));
   if (spans_.empty()) return absl::OkStatus();
-  return lane.AppendKeyValue({.to = {.pages = LayerPages(use),
-                                     .block_table = BlockTable(inputs),
-                                     .spans = static_cast<const TokenSpan*>(inputs.data(spans_section_)),
-                                     .num_spans = static_cast<std::int64_t>(spans_.size()),
-                                     .num_rows = num_rows_},
-                              .key = key,
-                              .value = value});
+  return lane.AppendKeyValue(AppendParamsOf(use, inputs, key, value));
 }
 
 }  // namespace ridgeline::engine

@@ -33,14 +33,18 @@ class PageTables {
 
   const std::int32_t* BlockTable(const LaunchInputs& inputs) const;
 
-  // Copies shared pages that are written, then appends. `key` and `value` are the new rows on the device; `use` is any of those
-  // added.
+  // Copies shared pages that are written; before anything is appended. `use` is any of those added, here and below.
+  absl::Status QueueCopies(device::Lane& lane, const kv_cache::SequenceUse& use, const LaunchInputs& inputs) const;
+
+  // Where the new rows go. `key` and `value` are these rows on the device.
+  kernels::kv_cache::AppendParams AppendParamsOf(const kv_cache::SequenceUse& use, const LaunchInputs& inputs, const void* key,
+                                                 const void* value) const;
+
+  // Copies, then appends.
   absl::Status QueueAppend(device::Lane& lane, const kv_cache::SequenceUse& use, const LaunchInputs& inputs, const void* key,
                            const void* value) const;
 
  private:
-  absl::Status QueueCopies(device::Lane& lane, const kv_cache::SequenceUse& use, const LaunchInputs& inputs) const;
-
   std::vector<kernels::kv_cache::TokenSpan> spans_;  // of sequences that get new rows
   std::vector<kernels::kv_cache::PageCopy> copies_;
   std::vector<std::int32_t> block_table_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,7 @@ struct ExecutionReport {
   std::string device;
   std::string kernel;
   std::string kernel_reason;
-  kernels::attention::Algorithm algorithm = kernels::attention::Algorithm::kStandard;
+  std::optional<kernels::attention::Algorithm> algorithm;  // of attention
   int batch_requests = 1;
   absl::Duration queue_time;
   absl::Duration upload_time;

@@ -155,22 +155,23 @@ absl::StatusOr<PagedAttendProblem> ValidatePagedAttend(const kv_cache::Caller& c
 }
 
 absl::StatusOr<AppendProblem> ValidateAppend(const kv_cache::Caller& caller, AppendKeyValueRequest request,
-                                             kv_cache::KvCacheStore& store) {
-  RIDGELINE_ASSIGN_OR_RETURN(TokenTensor key, TakeTokenTensor("key", request.key));
-  RIDGELINE_ASSIGN_OR_RETURN(TokenTensor value, TakeTokenTensor("value", request.value));
-  RIDGELINE_RETURN_IF_ERROR(CheckValueMatchesKey("value", key, value));
-  RIDGELINE_RETURN_IF_ERROR(CheckRaggedLengths("lengths", "key", key.layout, request.lengths));
+                                             kv_cache::KvCacheStore& store, const AppendFields& fields) {
+  RIDGELINE_ASSIGN_OR_RETURN(TokenTensor key, TakeTokenTensor(fields.key, request.key));
+  RIDGELINE_ASSIGN_OR_RETURN(TokenTensor value, TakeTokenTensor(fields.value, request.value));
+  RIDGELINE_RETURN_IF_ERROR(CheckValueMatchesKey(fields.value, key, value));
+  RIDGELINE_RETURN_IF_ERROR(CheckRaggedLengths(fields.lengths, "key", key.layout, request.lengths));
   RIDGELINE_RETURN_IF_ERROR(
-      CheckNumSequences("sequences", request.sequences.size(), "key", NumSequences(key.layout, request.lengths)));
+      CheckNumSequences(fields.sequences, request.sequences.size(), "key", NumSequences(key.layout, request.lengths)));
 
   AppendProblem problem;
   problem.accesses = AccessesTo(request.sequences, /*writes=*/true);
   RIDGELINE_ASSIGN_OR_RETURN(problem.selection, store.Select(caller, {.sequences = std::move(request.sequences),
                                                                       .layer = request.layer,
                                                                       .append_tokens = TokensOf(key.layout, request.lengths),
-                                                                      .sequences_field = "sequences",
-                                                                      .layer_field = "layer"}));
-  RIDGELINE_RETURN_IF_ERROR(CheckRowsFit(problem.selection->geometry(), "key", key, "value", value));
+                                                                      .sequences_field = fields.sequences,
+                                                                      .layer_field = fields.layer}));
+  RIDGELINE_RETURN_IF_ERROR(CheckRowsFit(problem.selection->geometry(), fields.key, key, fields.value, value));
+  problem.key_shape = std::move(key.shape);
   problem.key = std::move(key.source);
   problem.value = std::move(value.source);
   return problem;

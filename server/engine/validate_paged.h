@@ -27,8 +27,18 @@ struct PagedAttendProblem {
 struct AppendProblem {
   TensorSource key;
   TensorSource value;
+  Shape key_shape = {};  // as the request has it
   std::shared_ptr<const kv_cache::SequenceSelection> selection;
   std::vector<Access> accesses;
+};
+
+// Paths of the fields of a request that appends; those of ridgeline.v1.AppendKeyValueRequest.
+struct AppendFields {
+  const char* sequences = "sequences";
+  const char* layer = "layer";
+  const char* key = "key";
+  const char* value = "value";
+  const char* lengths = "lengths";
 };
 
 // Errors: INVALID_ARGUMENT, UNIMPLEMENTED, with the field's path in ridgeline.v1.AttendRequest; NOT_FOUND. Renews the lease of
@@ -36,9 +46,9 @@ struct AppendProblem {
 absl::StatusOr<PagedAttendProblem> ValidatePagedAttend(const kv_cache::Caller& caller, AttendRequest request,
                                                        kv_cache::KvCacheStore& store);
 
-// Likewise, with the path in ridgeline.v1.AppendKeyValueRequest.
+// Likewise, with the paths in `fields`.
 absl::StatusOr<AppendProblem> ValidateAppend(const kv_cache::Caller& caller, AppendKeyValueRequest request,
-                                             kv_cache::KvCacheStore& store);
+                                             kv_cache::KvCacheStore& store, const AppendFields& fields = {});
 
 // Ok if rows of keys and values are such as the cache holds. Errors name the fields or those below them.
 absl::Status CheckRowsFit(const kv_cache::Geometry& geometry, const char* key_field, const TokenTensor& key,

@@ -41,7 +41,7 @@ absl::Status CheckDataType(kernels::DataType type) {
   constexpr char kField[] = "kv_cache.data_type";
   if (type == DataType::kFloat32 || type == DataType::kFloat16 || type == DataType::kBFloat16) return absl::OkStatus();
   const std::string message = absl::StrCat("is ", kernels::Name(type), "; caches hold float32, float16 or bfloat16");
-  const bool is_integer = type == DataType::kInt32 || type == DataType::kInt64;
+  const bool is_integer = type == DataType::kInt32 || type == DataType::kInt64 || type == DataType::kUint8;
   return is_integer ? InvalidField(kField, message) : base::Unsupported(kField, message);
 }
 
