@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/api/data_type.h"
+#include "server/api/report_converter.h"
 #include "server/api/tensor_converter.h"
 #include "server/api/wire_reader.h"
 #include "server/base/error.h"
@@ -87,43 +88,6 @@ absl::StatusOr<engine::AttendRequest> Convert(const v1::AttendRequest& message, 
   return request;
 }
 
-v1::Bound ToMessage(engine::Bound bound) {
-  switch (bound) {
-    case engine::Bound::kMemory:
-      return v1::BOUND_MEMORY;
-    case engine::Bound::kCompute:
-      return v1::BOUND_COMPUTE;
-    case engine::Bound::kUnknown:
-      break;
-  }
-  return v1::BOUND_UNSPECIFIED;
-}
-
-void Convert(const engine::ExecutionReport& report, v1::ExecutionReport& message) {
-  message.set_device(report.device);
-  message.set_kernel(report.kernel);
-  message.set_kernel_reason(report.kernel_reason);
-  message.set_algorithm(report.algorithm == Algorithm::kStandard ? v1::ALGORITHM_STANDARD : v1::ALGORITHM_FLASH);
-  message.set_batch_requests(report.batch_requests);
-  *message.mutable_queue_time() = ToMessage(report.queue_time);
-  *message.mutable_upload_time() = ToMessage(report.upload_time);
-  *message.mutable_kernel_time() = ToMessage(report.kernel_time);
-  *message.mutable_download_time() = ToMessage(report.download_time);
-  message.set_flops(report.flops);
-  message.set_bytes(report.bytes);
-  message.set_flops_per_second(report.flops_per_second);
-  message.set_bytes_per_second(report.bytes_per_second);
-  message.set_arithmetic_intensity(report.arithmetic_intensity);
-  message.set_bound(ToMessage(report.bound));
-  message.set_roof_fraction(report.roof_fraction);
-  message.set_workspace_bytes(report.workspace_bytes);
-  for (const engine::KernelPhase& phase : report.kernel_phases) {
-    v1::KernelPhase& added = *message.add_kernel_phases();
-    added.set_name(phase.name);
-    *added.mutable_time() = ToMessage(phase.time);
-  }
-}
-
 }  // namespace
 
 absl::StatusOr<engine::AttendRequest> ParseAttendRequest(absl::Span<const device::HostSlice> wire,
@@ -138,7 +102,7 @@ v1::AttendResponse ToMessage(const engine::AttendResult& result) {
   v1::AttendResponse message;
   if (result.output.has_value()) Convert(*result.output, *message.mutable_output());
   if (result.log_sum_exp.has_value()) Convert(*result.log_sum_exp, *message.mutable_log_sum_exp());
-  Convert(result.report, *message.mutable_report());
+  *message.mutable_report() = ToMessage(result.report);
   return message;
 }
 

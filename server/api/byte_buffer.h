@@ -14,6 +14,7 @@
 #include "server/device/buffer.h"
 #include "server/engine/append_request.h"
 #include "server/engine/attend_request.h"
+#include "server/engine/fuse_request.h"
 #include "server/engine/sequence_transfer.h"
 
 namespace ridgeline::api {
@@ -44,6 +45,10 @@ inline constexpr std::int64_t kMaxAnswerTensorBytes = kMaxMessageBytes - (std::i
 // A field that occurs again is merged by every protobuf parser, so the whole is one valid message. The tensors have at most
 // kMaxAnswerTensorBytes.
 grpc::ByteBuffer Serialize(const engine::AttendResult& result);
+
+// The serialised ridgeline.v1.FuseResponse, likewise; but an element of a repeated field that occurs again is another element,
+// so each output is written in one piece, type and shape before its bytes.
+grpc::ByteBuffer Serialize(const engine::FuseResult& result);
 
 // A message that is small.
 grpc::ByteBuffer Serialize(const google::protobuf::Message& message);

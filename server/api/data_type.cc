@@ -14,13 +14,14 @@ struct Pair {
   kernels::DataType type;
 };
 
-constexpr std::array<Pair, 7> kPairs = {{{v1::DATA_TYPE_FLOAT32, kernels::DataType::kFloat32},
+constexpr std::array<Pair, 8> kPairs = {{{v1::DATA_TYPE_FLOAT32, kernels::DataType::kFloat32},
                                          {v1::DATA_TYPE_FLOAT16, kernels::DataType::kFloat16},
                                          {v1::DATA_TYPE_BFLOAT16, kernels::DataType::kBFloat16},
                                          {v1::DATA_TYPE_FLOAT8_E4M3, kernels::DataType::kFloat8E4M3},
                                          {v1::DATA_TYPE_FLOAT8_E5M2, kernels::DataType::kFloat8E5M2},
                                          {v1::DATA_TYPE_INT32, kernels::DataType::kInt32},
-                                         {v1::DATA_TYPE_INT64, kernels::DataType::kInt64}}};
+                                         {v1::DATA_TYPE_INT64, kernels::DataType::kInt64},
+                                         {v1::DATA_TYPE_UINT8, kernels::DataType::kUint8}}};
 static_assert(kPairs.size() + 1 == v1::DataType_ARRAYSIZE, "every type of the contract has its row");
 
 }  // namespace

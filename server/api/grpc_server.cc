@@ -23,11 +23,13 @@
 #include "ridgeline/v1/attention.grpc.pb.h"
 #include "ridgeline/v1/benchmark.grpc.pb.h"
 #include "ridgeline/v1/device.grpc.pb.h"
+#include "ridgeline/v1/fused.grpc.pb.h"
 #include "ridgeline/v1/kv_cache.grpc.pb.h"
 #include "server/api/attention_service.h"
 #include "server/api/benchmark_service.h"
 #include "server/api/byte_buffer.h"
 #include "server/api/device_service.h"
+#include "server/api/fused_service.h"
 #include "server/api/kv_cache_service.h"
 #include "server/api/rpc.h"
 #include "server/api/unknown_method.h"
@@ -78,6 +80,7 @@ class GrpcServerImpl : public GrpcServer {
     services_.push_back(CreateAttentionService(shared_, engine));
     services_.push_back(CreateBenchmarkService(shared_, engine));
     services_.push_back(CreateDeviceService(shared_, engine, options.device_selection_reason));
+    services_.push_back(CreateFusedService(shared_, engine));
     services_.push_back(CreateKvCacheService(shared_, engine));
   }
 
@@ -117,7 +120,8 @@ class GrpcServerImpl : public GrpcServer {
     grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
     health->SetServingStatus(serving);
     for (const char* name : {v1::AttentionService::service_full_name(), v1::BenchmarkService::service_full_name(),
-                             v1::DeviceService::service_full_name(), v1::KvCacheService::service_full_name()}) {
+                             v1::DeviceService::service_full_name(), v1::FusedService::service_full_name(),
+                             v1::KvCacheService::service_full_name()}) {
       health->SetServingStatus(name, serving);
     }
   }

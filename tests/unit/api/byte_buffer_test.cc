@@ -7,6 +7,7 @@
 #include "grpcpp/support/slice.h"
 #include "gtest/gtest.h"
 #include "ridgeline/v1/attention.pb.h"
+#include "ridgeline/v1/fused.pb.h"
 
 namespace ridgeline::api {
 namespace {
@@ -90,6 +91,31 @@ TEST(SerializeTest, TheAnswerSharesAndKeepsTheResult) {
     EXPECT_FALSE(watched.expired());
   }
   EXPECT_TRUE(watched.expired());
+}
+
+TEST(SerializeTest, AnyParserReadsEveryOutput) {
+  for (const std::size_t size : {0u, 1u, 116u, 127u, 128u, 16383u, 3000000u}) {
+    engine::FuseResult result;
+    result.outputs = {{DataType::kBFloat16, {1, 2}, std::make_shared<StringBuffer>(std::string(size, 'x'))},
+                      {DataType::kFloat16, {0, 8}, nullptr},
+                      {DataType::kUint8, {3}, std::make_shared<StringBuffer>("abc")}};
+    result.report.kernel = "kernel";
+    result.kernel_count = 7;
+    result.lengths = {5, 0};
+    v1::FuseResponse response;
+    ASSERT_TRUE(response.ParseFromString(Flatten(Serialize(result))));
+    ASSERT_EQ(response.outputs_size(), 3);
+    EXPECT_EQ(response.outputs(0).data_type(), v1::DATA_TYPE_BFLOAT16);
+    EXPECT_EQ(response.outputs(0).inline_data(), std::string(size, 'x'));
+    EXPECT_EQ(response.outputs(1).shape_size(), 2);
+    EXPECT_TRUE(response.outputs(1).has_inline_data());
+    EXPECT_EQ(response.outputs(2).data_type(), v1::DATA_TYPE_UINT8);
+    EXPECT_EQ(response.outputs(2).inline_data(), "abc");
+    EXPECT_EQ(response.report().kernel(), "kernel");
+    EXPECT_EQ(response.report().algorithm(), v1::ALGORITHM_UNSPECIFIED);
+    EXPECT_EQ(response.kernel_count(), 7);
+    EXPECT_EQ(response.lengths_size(), 2);
+  }
 }
 
 TEST(TakeViewTest, TheViewAloneKeepsTheBytes) {
