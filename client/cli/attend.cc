@@ -17,6 +17,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/measurement.h"
 #include "client/cli/report.h"
+#include "client/cli/tensor_file.h"
 #include "client/cpp/npy.h"
 #include "client/cpp/tensor_io.h"
 
@@ -37,7 +38,8 @@ ABSL_FLAG(
 ABSL_FLAG(std::int32_t, layer, 0, "The layer of the KV cache, from 0.");
 ABSL_FLAG(bool, append, true, "With --sequence and --random: append. --noappend: only attend.");
 ABSL_FLAG(std::string, bias, "",
-          "Added to the scaled logits: a .npy file, [1 or batch, 1 or heads, query tokens, key tokens]; -inf hides a key.");
+          "attend: added to the scaled logits: a .npy file, [1 or batch, 1 or heads, query tokens, key tokens]; -inf hides a "
+          "key. fuse: added to each row, [row elements].");
 ABSL_FLAG(std::string, alibi_slopes, "",
           "ALiBi slopes, one for each query head: numbers, separated by commas, or a .npy file. A logit loses its head's slope "
           "times the distance of query and key.");
@@ -53,17 +55,6 @@ ABSL_FLAG(double, tolerance, 1e-4, "Largest absolute difference that --expect an
 
 namespace ridgeline::cli {
 namespace {
-
-absl::StatusOr<v1::Tensor> TensorFromFile(const std::string& path, v1::DataType type) {
-  absl::StatusOr<client::Array> array = client::ReadNpy(path);
-  if (!array.ok()) return array.status();
-  const std::optional<client::ElementType> wanted = client::ElementTypeOf(type);
-  if (wanted.has_value()) array = client::ConvertTo(*std::move(array), *wanted);
-  if (array->type == client::ElementType::kFloat64) {
-    return UsageError(absl::StrCat(path, " holds float64, which can't be sent; convert it with --dtype=float32"));
-  }
-  return client::ToTensor(*std::move(array));
-}
 
 // One number for each query head.
 absl::StatusOr<v1::Tensor> TensorFromList(absl::string_view flag, const std::string& text) {

@@ -23,7 +23,7 @@ ABSL_FLAG(double, soft_cap, 0, "Logits become cap * tanh(logit / cap). 0: no cap
 ABSL_FLAG(std::uint64_t, seed, 1,
           "Seed of random queries; keys and values use the two after it. A load draws its mix and its arrivals from it too.");
 ABSL_FLAG(std::optional<int>, repeat, std::nullopt,
-          "Timed calls; the one with the median kernel time is reported. Empty: 1, and 5 for compare.");
+          "Timed calls; the one with the median kernel time is reported. Empty: 1, and 5 for compare and fuse.");
 ABSL_FLAG(std::int64_t, key_tokens, 0, "Key tokens of random tensors. 0: as --random has it.");
 ABSL_FLAG(std::int64_t, kv_heads, 0,
           "Key-value heads of random tensors or of a KV cache. 0: as many as query heads, or as the shape has it.");

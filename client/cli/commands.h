@@ -35,6 +35,7 @@ std::vector<const Command*> CommandsOf(const std::string& first_word);
 
 absl::StatusOr<Result> RunAttend(const client::Client& client);
 absl::StatusOr<Result> RunCompare(const client::Client& client);
+absl::StatusOr<Result> RunFuse(const client::Client& client);
 absl::StatusOr<Result> RunLoad(const client::Client& client);
 absl::StatusOr<Result> RunCacheCreate(const client::Client& client);
 absl::StatusOr<Result> RunCacheList(const client::Client& client);

@@ -64,6 +64,12 @@ void PinGrpc() {
   static_cast<void>(pinned);
 }
 
+absl::Status CheckSize(const google::protobuf::Message& request) {
+  const std::size_t bytes = request.ByteSizeLong();
+  if (bytes <= std::numeric_limits<std::int32_t>::max()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the request takes ", bytes, " bytes; a message holds less than 2 GiB"));
+}
+
 }  // namespace
 
 // The call keeps the context's address, so both stay where they are.
@@ -114,6 +120,7 @@ Client::Impl::Impl(const std::string& address, ClientOptions client_options)
       attention(channel),
       device(channel),
       benchmark(channel),
+      fused(channel),
       kv_cache(channel),
       health(channel) {}
 
@@ -138,9 +145,7 @@ Client& Client::operator=(Client&&) noexcept = default;
 Client::~Client() = default;
 
 absl::StatusOr<v1::AttendResponse> Client::Attend(const v1::AttendRequest& request) const {
-  if (const std::size_t bytes = request.ByteSizeLong(); bytes > std::numeric_limits<std::int32_t>::max()) {
-    return absl::InvalidArgumentError(absl::StrCat("the request takes ", bytes, " bytes; a message holds less than 2 GiB"));
-  }
+  if (absl::Status status = CheckSize(request); !status.ok()) return status;
   const bool appends = request.paged().has_new_key() || request.paged().has_new_value();
   return impl_->Unary(impl_->attention, &v1::AttentionService::Stub::Attend, request, /*may_retry=*/!appends);
 }
@@ -157,6 +162,15 @@ AsyncAttendStream Client::OpenAsyncAttendStream(AttendStreamEvents& events, absl
   impl_->Prepare(call->context(), absl::Now() + timeout);
   call->Start();
   return AsyncAttendStream(std::move(call));
+}
+
+absl::StatusOr<v1::FuseResponse> Client::Fuse(const v1::FuseRequest& request) const {
+  if (absl::Status status = CheckSize(request); !status.ok()) return status;
+  return impl_->Unary(impl_->fused, &v1::FusedService::Stub::Fuse, request, /*may_retry=*/!request.has_rope_append());
+}
+
+absl::StatusOr<v1::ListFusedOpsResponse> Client::ListFusedOps() const {
+  return impl_->Unary(impl_->fused, &v1::FusedService::Stub::ListFusedOps);
 }
 
 absl::StatusOr<v1::Load> Client::GetLoad() const { return impl_->Unary(impl_->device, &v1::DeviceService::Stub::GetLoad); }

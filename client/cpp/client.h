@@ -21,6 +21,7 @@
 #include "ridgeline/v1/attention.pb.h"
 #include "ridgeline/v1/benchmark.pb.h"
 #include "ridgeline/v1/device.pb.h"
+#include "ridgeline/v1/fused.pb.h"
 #include "ridgeline/v1/kv_cache.pb.h"
 
 namespace ridgeline::client {
@@ -79,6 +80,10 @@ class Client {
   AttendStream OpenAttendStream(absl::Duration timeout = absl::InfiniteDuration()) const;
   // The same without a thread that waits. `events` must live until its OnEnd.
   AsyncAttendStream OpenAsyncAttendStream(AttendStreamEvents& events, absl::Duration timeout = absl::InfiniteDuration()) const;
+
+  // A request with rope_append is sent once and never retried.
+  absl::StatusOr<v1::FuseResponse> Fuse(const v1::FuseRequest& request) const;
+  absl::StatusOr<v1::ListFusedOpsResponse> ListFusedOps() const;
 
   // KvCacheService. Calls that make, append or delete something are sent once and never retried: a lost answer does not say if
   // they were carried out.

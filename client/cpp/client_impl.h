@@ -20,6 +20,7 @@
 #include "ridgeline/v1/attention.grpc.pb.h"
 #include "ridgeline/v1/benchmark.grpc.pb.h"
 #include "ridgeline/v1/device.grpc.pb.h"
+#include "ridgeline/v1/fused.grpc.pb.h"
 #include "ridgeline/v1/kv_cache.grpc.pb.h"
 
 namespace ridgeline::client {
@@ -73,6 +74,7 @@ class Client::Impl {
   v1::AttentionService::Stub attention;
   v1::DeviceService::Stub device;
   v1::BenchmarkService::Stub benchmark;
+  v1::FusedService::Stub fused;
   v1::KvCacheService::Stub kv_cache;
   HealthStub health;
 };

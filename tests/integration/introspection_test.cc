@@ -20,9 +20,9 @@ TEST(ReflectionTest, ListsEveryService) {
   // ServerReflectionRequest{list_services: "*"}: field 7, one byte.
   const RawAnswer answer = CallRaw(daemon.tcp_address(), kReflection, "\x3a\x01*");
   ASSERT_TRUE(answer.status.ok()) << answer.status.error_message();
-  for (const char* service :
-       {"ridgeline.v1.AttentionService", "ridgeline.v1.BenchmarkService", "ridgeline.v1.DeviceService",
-        "ridgeline.v1.KvCacheService", "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}) {
+  for (const char* service : {"ridgeline.v1.AttentionService", "ridgeline.v1.BenchmarkService", "ridgeline.v1.DeviceService",
+                              "ridgeline.v1.FusedService", "ridgeline.v1.KvCacheService", "grpc.health.v1.Health",
+                              "grpc.reflection.v1alpha.ServerReflection"}) {
     EXPECT_THAT(answer.response, HasSubstr(service));
   }
 }

@@ -13,6 +13,7 @@
 #include "ridgeline/v1/attention.grpc.pb.h"
 #include "ridgeline/v1/benchmark.grpc.pb.h"
 #include "ridgeline/v1/device.grpc.pb.h"
+#include "ridgeline/v1/fused.grpc.pb.h"
 
 namespace ridgeline::client {
 
@@ -21,7 +22,7 @@ class FakeServer final : public v1::AttentionService::Service {
   using AttendHandler = std::function<grpc::Status(const grpc::ServerContext&, const v1::AttendRequest&, v1::AttendResponse*)>;
 
   // Listens on a free port of the loopback, health service included, until destroyed.
-  FakeServer() : device_(*this), benchmark_(*this) {
+  FakeServer() : device_(*this), benchmark_(*this), fused_(*this) {
     grpc::EnableDefaultHealthCheckService(true);
     int port = 0;
     grpc::ServerBuilder builder;
@@ -29,6 +30,7 @@ class FakeServer final : public v1::AttentionService::Service {
     builder.RegisterService(this);
     builder.RegisterService(&device_);
     builder.RegisterService(&benchmark_);
+    builder.RegisterService(&fused_);
     builder.SetMaxReceiveMessageSize(-1);
     server_ = builder.BuildAndStart();
     address_ = absl::StrCat("127.0.0.1:", port);
@@ -38,8 +40,12 @@ class FakeServer final : public v1::AttentionService::Service {
   const std::string& address() const { return address_; }
   grpc::HealthCheckServiceInterface& health() { return *server_->GetHealthCheckService(); }
 
+  using FuseHandler = std::function<grpc::Status(const v1::FuseRequest&, v1::FuseResponse*)>;
+
   // Set these before the first call.
   AttendHandler attend;
+  FuseHandler fuse;
+  v1::ListFusedOpsResponse fused_ops;
   v1::Device device;
   v1::MemoryStats memory_stats;
   v1::Roofline roofline;
@@ -97,8 +103,22 @@ class FakeServer final : public v1::AttentionService::Service {
     const FakeServer& server;
   };
 
+  struct Fused final : v1::FusedService::Service {
+    explicit Fused(const FakeServer& fake) : server(fake) {}
+    grpc::Status Fuse(grpc::ServerContext*, const v1::FuseRequest* request, v1::FuseResponse* response) override {
+      return server.fuse(*request, response);
+    }
+    grpc::Status ListFusedOps(grpc::ServerContext*, const v1::ListFusedOpsRequest*,
+                              v1::ListFusedOpsResponse* response) override {
+      *response = server.fused_ops;
+      return grpc::Status::OK;
+    }
+    const FakeServer& server;
+  };
+
   Device device_;
   Benchmark benchmark_;
+  Fused fused_;
   std::string address_;
   std::unique_ptr<grpc::Server> server_;
 };

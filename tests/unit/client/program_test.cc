@@ -1,13 +1,7 @@
 // The program itself, as a user runs it, against a server in this process.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <string>
 #include <vector>
@@ -19,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/client/fake_server.h"
+#include "tests/unit/client/program_fixture.h"
 #include "tests/unit/client/wire_error.h"
 
 namespace ridgeline::cli {
@@ -33,35 +28,14 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-struct Outcome {
-  int exit_status;
-  std::string out;
-  std::string err;
-};
-
-class ProgramTest : public ::testing::Test {
+class ProgramTest : public ProgramFixture {
  protected:
-  ProgramTest() : folder_(absl::StrCat(::testing::TempDir(), "/ridgeline_program_test_", getpid())) {
-    std::filesystem::create_directories(folder_);
+  ProgramTest() {
     server_.attend = [this](const auto&, const auto& request, auto* response) { return Attend(request, response); };
     server_.device.set_name("Fake Device");
   }
-  ~ProgramTest() override { std::filesystem::remove_all(folder_); }
 
-  std::string Path(const std::string& name) const { return absl::StrCat(folder_, "/", name); }
-
-  // `arguments` as a shell reads them.
-  Outcome Run(const std::string& arguments) const {
-    const std::string command = absl::StrCat(RIDGELINE_PROGRAM, " --address=", server_.address(), " ", arguments, " >",
-                                             Path("stdout"), " 2>", Path("stderr"), " </dev/null");
-    const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, Content("stdout"), Content("stderr")};
-  }
-
-  std::string Content(const std::string& name) const {
-    std::ifstream file(Path(name), std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
+  Outcome Run(const std::string& arguments) const { return RunAgainst(server_.address(), arguments); }
 
   // Output: ones of the query's shape, 1.5 for flash in its first element. Standard refuses more than 1024 tokens.
   grpc::Status Attend(const v1::AttendRequest& request, v1::AttendResponse* response) {
@@ -117,7 +91,6 @@ class ProgramTest : public ::testing::Test {
     EXPECT_EQ(tensor.inline_data(), std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)));
   }
 
-  const std::string folder_;
   std::int64_t broken_from_tokens_ = std::numeric_limits<std::int64_t>::max();
   std::vector<v1::AttendRequest> requests_;
   client::FakeServer server_;  // last: it stops before what its handler uses goes
