@@ -18,6 +18,7 @@
 namespace ridgeline::client {
 namespace {
 
+using support::IsOk;
 using support::StatusIs;
 using ::testing::HasSubstr;
 
@@ -155,6 +156,18 @@ TEST(ClientTest, AppendsAreNeverSentTwice) {
   request.mutable_paged()->mutable_new_key();
   EXPECT_THAT(Connect(server).Attend(request).status(), StatusIs(absl::StatusCode::kUnavailable));
   EXPECT_EQ(handler.num_calls, 1);
+
+  int num_calls = 0;
+  server.fuse = [&num_calls](const v1::FuseRequest&, v1::FuseResponse*) {
+    return ++num_calls % 2 == 1 ? grpc::Status(grpc::UNAVAILABLE, "connection lost") : grpc::Status::OK;
+  };
+  v1::FuseRequest fuse;
+  fuse.mutable_softmax();
+  EXPECT_THAT(Connect(server).Fuse(fuse), IsOk());
+  EXPECT_EQ(num_calls, 2) << "what changes nothing is tried again";
+  fuse.mutable_rope_append();
+  EXPECT_THAT(Connect(server).Fuse(fuse).status(), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_EQ(num_calls, 3);
 }
 
 TEST(ClientTest, TheDeadlineEndsACall) {
