@@ -40,6 +40,7 @@ class RingLoader {
         if (has_more) {
           key_buffer = buffer.idx;
           key_block = shared_.tiles[key_buffer].last_block;
+          page_ = LookUp(shared_.tiles[key_buffer], key_block);
           buffer.Advance();
         }
       }
@@ -49,6 +50,7 @@ class RingLoader {
       }
       value_buffer = key_buffer;
       value_block = key_block;
+      page_slot_ ^= 1;
       if (--key_block < shared_.tiles[key_buffer].first_block) key_block = -1;
     }
   }
@@ -62,7 +64,7 @@ class RingLoader {
     if (arguments_.params.block_table == nullptr) {
       LoadDense(map, tile, block, num_chunks);
     } else {
-      LoadPages(map, tile, block, num_chunks);
+      LoadPages(map, tile, block, num_chunks, is_value);
     }
     stage_.Advance();
   }
@@ -81,22 +83,38 @@ class RingLoader {
     }
   }
 
+  // The page of this lane's piece of a block, requested a step before it is needed. A piece that has no key of the sequence has
+  // none.
+  __device__ __forceinline__ int LookUp(const PrefillTile& tile, int block) const {
+    const PrefillSchedule& schedule = arguments_.schedule;
+    const int key = block * Traits::kTileKeys + lane() * schedule.copy_keys;
+    if (arguments_.params.block_table == nullptr || lane() * schedule.copy_keys >= Traits::kTileKeys ||
+        key >= tile.key_tokens) {
+      return 0;
+    }
+    return arguments_.params.block_table[tile.key_begin + schedule.page_tokens.Quotient(static_cast<std::uint32_t>(key))];
+  }
+
   // Pieces of a block, each within one page. Those that have no key of the sequence are not loaded: their table entries may be
   // anything, and consumers look at no row beyond the last key.
-  __device__ __forceinline__ void LoadPages(const CUtensorMap* map, const PrefillTile& tile, int block, int num_chunks) const {
+  __device__ __forceinline__ void LoadPages(const CUtensorMap* map, const PrefillTile& tile, int block, int num_chunks,
+                                            bool is_value) {
     const PrefillSchedule& schedule = arguments_.schedule;
     const int copy_keys = schedule.copy_keys;
     const int key_begin = block * Traits::kTileKeys;
     const int num_keys = min(tile.key_tokens - key_begin, Traits::kTileKeys);
     const int num_pieces = num_keys <= 0 ? 0 : (num_keys + copy_keys - 1) / copy_keys;
     static_assert(Traits::kTileKeys / 8 <= 32, "a lane looks up one piece");
-    int page = 0, token = 0;
-    if (lane() < num_pieces) {
-      const int key = key_begin + lane() * copy_keys;
-      const auto page_idx = static_cast<int>(schedule.page_tokens.Quotient(static_cast<std::uint32_t>(key)));
-      page = arguments_.params.block_table[tile.key_begin + page_idx];
-      token = key - page_idx * static_cast<int>(schedule.page_tokens.divisor());
+    // Keys and, a step later, their values lie in the same pages.
+    int* const pages = shared_.pages[is_value ? page_slot_ ^ 1 : page_slot_];
+    const int page = is_value ? pages[lane()] : page_;
+    if (!is_value) {
+      pages[lane()] = page;
+      if (block > tile.first_block) page_ = LookUp(tile, block - 1);
     }
+    const int key = key_begin + lane() * copy_keys;
+    const int token =
+        key - static_cast<int>(schedule.page_tokens.Quotient(static_cast<std::uint32_t>(key)) * schedule.page_tokens.divisor());
     MBarrierWait(BarrierAt(shared_.ring_empty, stage_.idx), stage_.parity ^ 1);
     const std::uint32_t full = BarrierAt(shared_.ring_full, stage_.idx);
     const auto piece_bytes = static_cast<std::uint32_t>(copy_keys * Traits::kRowBytes);
@@ -120,6 +138,8 @@ class RingLoader {
   const PrefillArguments& arguments_;
   Shared& shared_;
   RingPlace<Traits::kStages> stage_;
+  int page_ = 0;       // of this lane's piece of the next keys
+  int page_slot_ = 0;  // where the next keys' pages are kept for their values
 };
 
 }  // namespace ridgeline::kernels::attention

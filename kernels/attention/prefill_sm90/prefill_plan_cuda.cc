@@ -29,6 +29,8 @@ constexpr std::int64_t kGroupBytes = 24'000'000, kMixedGroupBytes = 4'000'000;
 constexpr double kFullEnough = 0.5, kBusyEnough = 0.45;
 // Below so many keys there is nothing to split.
 constexpr std::int64_t kFewKeys = 1024;
+// Sequences shorter than this are not what the kernel is for: latency decides there.
+constexpr std::int64_t kLeastQueryTokens = 128;
 
 std::int64_t MostQueryTokens(const AttentionShape& shape, const Sequence* sequences) {
   std::int64_t most = 0;
@@ -138,6 +140,7 @@ bool PrefersPrefill(const AttentionShape& shape, const Sequence* sequences, cons
     rows += sequences[i].query_tokens;
     most_keys = std::max(most_keys, sequences[i].key_tokens);
   }
+  if (MostQueryTokens(shape, sequences) < kLeastQueryTokens) return false;
   const auto tiles = static_cast<double>(TilesOfHead(shape, sequences, tile_rows));
   if (static_cast<double>(rows) < kFullEnough * tiles * tile_rows) return false;
   return most_keys <= kFewKeys || tiles * static_cast<double>(shape.query_heads) >= kBusyEnough * limits.num_sms;

@@ -297,15 +297,16 @@ class GroupAttention {
   // Of the first block of the warpgroup's tile.
   __device__ __forceinline__ void BeginRows() {
     FinishScores();
-    softmax_.Begin(scores_, weights_, HasFewKeys());
+    softmax_.Begin(scores_, weights_, Traits::kHasLogitOptions || HasFewKeys());
 #pragma unroll
     for (int i = 0; i < Traits::kValueHeadDim / 2; ++i) output_[i] = 0;
     present_keys_ = max(AlikeInWarp(tile().key_tokens) - block_ * kTileKeys, 0);
   }
 
-  // Whether some row of the warp sees so few keys that one of them may outweigh the others.
+  // Whether some row of the warp sees so few keys that one of them may outweigh the others. With options that may be so in any
+  // row: ALiBi and bias push keys apart.
   __device__ __forceinline__ bool HasFewKeys() const {
-    constexpr int kFewKeys = 32;
+    constexpr int kFewKeys = 128;
     const int first_row = consumer_ * Traits::kGroupRows + warp() * 16;
     const RowKeys first = KeysOfRow(arguments_.schedule, tile(), first_row);
     const RowKeys last = KeysOfRow(arguments_.schedule, tile(), first_row + 15);

@@ -52,13 +52,13 @@ class SpeculativeSoftmax {
 
   __device__ explicit SpeculativeSoftmax(float log2_scale) : log2_scale_(log2_scale) {}
 
-  // A tile's first block. `has_few_keys`: some row of the warp sees so few keys that its largest weight should be 1, which is
-  // not rounded.
-  __device__ __forceinline__ void Begin(Scores& scores, Weights& weights, bool has_few_keys) {
+  // A tile's first block. `takes_maximum`: of some row of the warp one weight may outweigh the others, and should be 1, which
+  // is not rounded.
+  __device__ __forceinline__ void Begin(Scores& scores, Weights& weights, bool takes_maximum) {
     num_redone_ = 0;
     is_far_ = false;
     prefers_maximum_ = false;
-    if (!has_few_keys) {
+    if (!takes_maximum) {
       const float first = Range::kFirstReference == 0 ? 0.0f : Range::kFirstReference / log2_scale_;
       float part[2];
       Weigh(scores, weights, first * log2_scale_, first * log2_scale_, part);

@@ -50,8 +50,9 @@ struct PrefillTraits {
   static constexpr int kGroupThreads = 128;  // of a warpgroup
   static constexpr int kThreads = kGroupThreads * (kConsumers + 1);
   // What the launch gives to each thread, and what the roles make of it.
-  static constexpr int kProducerRegisters = kConsumers == 3 ? 32 : 24;
-  static constexpr int kConsumerRegisters = kConsumers == 2 ? 240 : kConsumers == 3 ? 160 : 112;
+  static constexpr bool kSharesEvenly = kConsumers == 2 && kKeepsQuery && !kHasLogitOptions;  // so that nobody spills
+  static constexpr int kProducerRegisters = kConsumers == 3 ? 32 : kSharesEvenly ? 40 : 24;
+  static constexpr int kConsumerRegisters = kConsumers == 2 ? (kSharesEvenly ? 232 : 240) : kConsumers == 3 ? 160 : 112;
   static constexpr int kLaunchRegisters = 65536 / kThreads / 8 * 8;
   static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <= (kConsumers + 1) * kLaunchRegisters,
                 "who asks for more registers than there are waits for ever");
@@ -75,6 +76,7 @@ struct PrefillTraits {
     alignas(1024) char query[kQueryBuffers][kQueryBytes];
     alignas(1024) char ring[kStages][kStageBytes];
     PrefillTile tiles[kQueryBuffers];
+    int pages[2][32];  // of the pieces of two blocks of keys: their values come a step later
     std::uint64_t query_full[kQueryBuffers];
     std::uint64_t output_full[kQueryBuffers];
     std::uint64_t query_empty[kQueryBuffers];
