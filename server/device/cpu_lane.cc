@@ -124,6 +124,11 @@ absl::Status CpuLane::Gemm(kernels::DataType type, std::int64_t m, std::int64_t 
   return absl::OkStatus();
 }
 
+absl::Status CpuLane::Run(const kernels::microbench::Workload& workload) {
+  QueueKernel([workload](kernels::Executor& executor) { kernels::microbench::RunOnCpu(workload, executor); });
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<Event>> CpuLane::Record() {
   auto time = std::make_shared<CpuEvent::TimePoint>();
   worker_->Queue([time] {

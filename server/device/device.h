@@ -26,6 +26,7 @@
 #include "kernels/common/data_type.h"
 #include "kernels/fused/fused.h"
 #include "kernels/kv_cache/kv_cache.h"
+#include "kernels/microbench/workload.h"
 #include "server/device/buffer.h"
 
 namespace ridgeline::device {
@@ -155,6 +156,12 @@ class Lane {
   // For measuring: C[m,n] (float32) = A[m,k] · B[n,k]ᵀ, A and B of `type`.
   virtual absl::Status Gemm(kernels::DataType type, std::int64_t m, std::int64_t n, std::int64_t k, const Buffer& a,
                             const Buffer& b, Buffer& c) = 0;
+
+  // For measuring: one of the benchmarks' kernels. `workload` is copied, what it points to must live until completion. Errors:
+  // UNIMPLEMENTED on a device that has no such kernel.
+  virtual absl::Status Run(const kernels::microbench::Workload& /*workload*/) {
+    return absl::UnimplementedError("this device has no implementation of the benchmarks' kernels");
+  }
 
   // Marks this point of the queue.
   virtual absl::StatusOr<std::unique_ptr<Event>> Record() = 0;

@@ -81,6 +81,11 @@ class FlakyLane final : public Lane {
     return lane_.Gemm(type, m, n, k, a, b, c);
   }
 
+  absl::Status Run(const kernels::microbench::Workload& workload) override {
+    RIDGELINE_RETURN_IF_ERROR(faults_.CountCall());
+    return lane_.Run(workload);
+  }
+
   absl::StatusOr<std::unique_ptr<Event>> Record() override {
     RIDGELINE_RETURN_IF_ERROR(faults_.CountCall());
     return lane_.Record();

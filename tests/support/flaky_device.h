@@ -59,7 +59,8 @@ class Gate {
 };
 
 // Fallible calls, over the device and all lanes in the order in which they are made: Allocate, Upload, UploadRandom, Attend,
-// Fuse, Download, AppendKeyValue, GatherKeyValue, CopyPages, Copy, Gemm, Record, and OnComplete, whose callback gets the error.
+// Fuse, Download, AppendKeyValue, GatherKeyValue, CopyPages, Copy, Gemm, Run, Record, and OnComplete, whose callback gets the
+// error.
 class FlakyDevice final : public device::Device {
  public:
   explicit FlakyDevice(std::unique_ptr<device::Device> device);
