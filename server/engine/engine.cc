@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/common/saturating.h"
@@ -11,6 +12,7 @@
 #include "server/engine/answer_threads.h"
 #include "server/engine/append_work.h"
 #include "server/engine/attend.h"
+#include "server/engine/benchmark/instrument.h"
 #include "server/engine/engine_metrics.h"
 #include "server/engine/fuse.h"
 #include "server/engine/lease_sweeper.h"
@@ -59,8 +61,9 @@ class EngineImpl final : public Engine {
             options.kv_cache, [&device](std::int64_t size_bytes) { return device.Allocate(size_bytes); }, clock),
         answer_threads_(options.answer_threads),
         scheduler_(std::make_shared<Scheduler>(
-            SchedulerOptions{options.max_queued_requests, options.max_queued_bytes, options.batches}, device, clock,
-            metrics_.scheduler(), answer_threads_)),
+            SchedulerOptions{options.max_queued_requests, options.max_queued_bytes, options.batches, options.serving_waits},
+            device, clock, metrics_.scheduler(), answer_threads_)),
+        instrument_(device, roofline_, clock, *scheduler_, options.serving_waits),
         on_scrape_(
             metrics.OnScrape([this] { metrics_.UpdateOnScrape(scheduler_->load(), kv_caches_.statistics(), device_); })) {}
 
@@ -128,6 +131,19 @@ class EngineImpl final : public Engine {
     RIDGELINE_ASSIGN_OR_RETURN(auto transfer, kv_caches_.BeginImport(caller, parent, sequence_id));
     RIDGELINE_RETURN_IF_ERROR(CheckHeader(transfer->geometry(), header));
     return MakeSequenceWriter(std::move(transfer), std::move(header), kv_caches_, scheduler_, clock_);
+  }
+
+  std::vector<benchmark::Description> ListBenchmarks() const override { return instrument_.List(); }
+
+  std::shared_ptr<Call> Benchmark(benchmark::Request request, CallContext context, benchmark::TellEvent tell,
+                                  benchmark::Done done) override {
+    auto count_and_tell = [this, tell = std::move(tell)](benchmark::Event event) mutable {
+      if (const auto* const point = std::get_if<benchmark::Point>(&event)) {
+        metrics_.CountBenchmarkPoint(point->skipped_reason.empty());
+      }
+      tell(std::move(event));
+    };
+    return instrument_.Start(std::move(request), std::move(context), std::move(count_and_tell), std::move(done));
   }
 
   bool Drain(absl::Duration timeout) override { return scheduler_->Drain(timeout); }
@@ -210,6 +226,7 @@ class EngineImpl final : public Engine {
   const FuseSurroundings fuse_surroundings_ = {device_.info(), roofline_, metrics_, kv_caches_};
   AnswerThreads answer_threads_;
   const std::shared_ptr<Scheduler> scheduler_;
+  benchmark::Instrument instrument_;
   const std::shared_ptr<void> on_scrape_;  // last: unregisters before what it reads goes
 };
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
@@ -19,6 +20,8 @@
 #include "server/engine/append_request.h"
 #include "server/engine/attend_request.h"
 #include "server/engine/batch_former.h"
+#include "server/engine/benchmark/benchmark.h"
+#include "server/engine/benchmark/work.h"
 #include "server/engine/call.h"
 #include "server/engine/call_context.h"
 #include "server/engine/fuse_request.h"
@@ -36,6 +39,7 @@ struct EngineOptions {
   // needs more than all of it is admitted while there is no other.
   std::int64_t max_queued_bytes = std::int64_t{4} << 30;
   BatchLimits batches = {};
+  bool serving_waits = true;  // while a benchmark has the device; false: requests are refused meanwhile
   int answer_threads = 4;  // that send the answers of launches which many requests shared; >= 0. 8 are no faster on 16 cores.
   kv_cache::KvCacheOptions kv_cache = {};
 };
@@ -76,6 +80,17 @@ class Engine {
                                                                          const std::string& parent,
                                                                          const std::string& sequence_id,
                                                                          SequenceHeader header) = 0;
+
+  // What the measuring instrument can show on this device, and what not and why.
+  virtual std::vector<benchmark::Description> ListBenchmarks() const = 0;
+
+  // One benchmark, with the device for itself: it begins when what runs has ended, and what comes meanwhile waits or is refused
+  // (EngineOptions::serving_waits). `tell` is called with its progress and results, from one thread at a time and no more after
+  // `done`. Errors: INVALID_ARGUMENT naming the field, NOT_FOUND, UNIMPLEMENTED, RESOURCE_EXHAUSTED (reason BENCHMARK_RUNNING:
+  // another one has the device), DEADLINE_EXCEEDED and CANCELLED (also while it runs: after one more sample it ends),
+  // UNAVAILABLE, INTERNAL (a kernel computed something wrong).
+  virtual std::shared_ptr<Call> Benchmark(benchmark::Request request, CallContext context, benchmark::TellEvent tell,
+                                          benchmark::Done done) = 0;
 
   // Refuses new work from now on and waits until admitted work has finished. False if `timeout` came first; what is left is
   // then cancelled, and waited for.

@@ -33,6 +33,9 @@ constexpr std::array<Outcome, 9> kOutcomes = {{{absl::StatusCode::kOk, "ok"},
                                                {absl::StatusCode::kCancelled, "cancelled"},
                                                {absl::StatusCode::kInternal, "internal"}}};
 
+constexpr char kPoints[] = "ridgeline_benchmark_points_total";
+constexpr char kPointsHelp[] = "Points of benchmarks, by outcome: measured, or skipped with a reason.";
+
 constexpr char kAttend[] = "attend";
 constexpr char kAppend[] = "append_key_value";
 constexpr char kFuse[] = "fuse";
@@ -135,6 +138,8 @@ EngineMetrics::EngineMetrics(MetricsRegistry& registry, const device::Device& de
       attend_outcomes_(AddOutcomes(registry, kAttend)),
       append_outcomes_(AddOutcomes(registry, kAppend)),
       fuse_outcomes_(AddOutcomes(registry, kFuse)),
+      measured_points_(registry.AddCounter(kPoints, kPointsHelp, {{"outcome", "measured"}})),
+      skipped_points_(registry.AddCounter(kPoints, kPointsHelp, {{"outcome", "skipped"}})),
       scheduler_{.queue_wait_seconds = registry.AddHistogram(
                      "ridgeline_queue_wait_seconds", "From arrival until a lane took the request.", base::LatencyBuckets()),
                  .batch_requests = registry.AddHistogram("ridgeline_batch_requests", "Requests that left in one launch.",

@@ -52,6 +52,9 @@ class EngineMetrics {
   void CountAppend(absl::StatusCode outcome) const { Count(append_outcomes_, outcome); }
   void CountFuse(absl::StatusCode outcome) const { Count(fuse_outcomes_, outcome); }
 
+  // A benchmark's point was measured, or skipped.
+  void CountBenchmarkPoint(bool is_measured) const { (is_measured ? measured_points_ : skipped_points_).Increment(); }
+
   // A kernel has run.
   void CountAttendKernel(kernels::attention::Algorithm algorithm, absl::Duration kernel_time, std::int64_t flops,
                          std::int64_t bytes) const;
@@ -92,6 +95,8 @@ class EngineMetrics {
   std::vector<base::Counter> attend_outcomes_;                             // in the order of kOutcomes
   std::vector<base::Counter> append_outcomes_;                             // likewise
   std::vector<base::Counter> fuse_outcomes_;                               // likewise
+  base::Counter measured_points_;
+  base::Counter skipped_points_;
   SchedulerMetrics scheduler_;
   base::Gauge lanes_busy_;
   base::Gauge queue_requests_;

@@ -39,6 +39,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, device::Device& device, co
       metrics_(metrics),
       answer_threads_(answer_threads),
       num_lanes_(device.num_lanes()),
+      serving_waits_(options.serving_waits),
       admission_(options.max_queued_requests, options.max_queued_bytes),
       former_(options.batches, num_lanes_),
       running_(num_lanes_) {
@@ -55,7 +56,7 @@ std::shared_ptr<Call> Scheduler::Submit(std::unique_ptr<Work> work, WorkTraits t
     base::MutexLock lock(&mutex_);
     status = Admit(task, now, decisions);
     // While the steps of other clients collect, most submissions end here: nobody is kept from the mutex by a look at the line.
-    if (!status.ok() || former_.MayLetOneLeave(*task)) FillLanes(now, decisions);
+    if (!status.ok() || task->runs_alone || former_.MayLetOneLeave(*task)) FillLanes(now, decisions);
   }
   CarryOut(std::move(decisions));
   if (status.ok()) return call;
@@ -67,6 +68,7 @@ std::shared_ptr<Call> Scheduler::Submit(std::unique_ptr<Work> work, WorkTraits t
 absl::Status Scheduler::Admit(const std::shared_ptr<Task>& task, absl::Time now, Decisions& decisions) {
   if (draining_) return Draining("the server is draining and takes no new work");
   if (task->traits.deadline <= now) return DeadlineExceeded();
+  if (num_exclusive_ > 0 && !serving_waits_) return DeviceIsTaken();
   // Who waits in vain makes room. Swept only when room is short: otherwise that is done when a lane is free.
   if (admission_.IsFull(NumWaiting())) {
     for (const std::shared_ptr<Task>& late : former_.TakeExpired(now)) EndWith(late, DeadlineExceeded(), decisions);
@@ -75,7 +77,13 @@ absl::Status Scheduler::Admit(const std::shared_ptr<Task>& task, absl::Time now,
   RIDGELINE_RETURN_IF_ERROR(admission_.Admit(task->traits.device_bytes, must_wait, NumWaiting(), ExpectedWait()));
   if (!Pending()) last_progress_ = now;
   access_order_.Enter(*task);
-  former_.Push(task, next_ticket_++);
+  if (task->traits.exclusive) {
+    ++num_exclusive_;
+    task->runs_alone = true;
+    alone_.push_back(task);
+  } else {
+    former_.Push(task, next_ticket_++);
+  }
   return absl::OkStatus();
 }
 
@@ -98,6 +106,7 @@ void Scheduler::RemoveWaiting(const Task& task) {
 
 void Scheduler::Retire(const Task& task) {
   admission_.Discharge(task.traits.device_bytes);
+  if (task.traits.exclusive) --num_exclusive_;
   access_order_.Leave(task);
 }
 
@@ -201,6 +210,12 @@ Load Scheduler::load() const {
     if (flight != nullptr) load.running_requests += static_cast<int>(flight->tasks.size());
   }
   return load;
+}
+
+void Scheduler::NoteProgress() {
+  const absl::Time now = clock_.Now();
+  base::MutexLock lock(&mutex_);
+  last_progress_ = now;
 }
 
 absl::Status Scheduler::health() const {

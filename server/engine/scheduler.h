@@ -47,6 +47,7 @@ struct SchedulerOptions {
   int max_queued_requests = 1024;
   std::int64_t max_queued_bytes = 0;
   BatchLimits batches;
+  bool serving_waits = true;  // while exclusive work waits or runs; false: new work is refused
 };
 
 // Thread-safe. Made by make_shared: calls keep it, so that a late Cancel is harmless. Uses device, clock, metrics and threads
@@ -65,6 +66,9 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   bool Drain(absl::Duration timeout);
 
   Load load() const;
+
+  // Work that takes long lives: see health().
+  void NoteProgress();
 
   // See Engine::health.
   absl::Status health() const;
@@ -133,6 +137,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   const SchedulerMetrics metrics_;
   AnswerThreads& answer_threads_;
   const int num_lanes_;
+  const bool serving_waits_;
 
   mutable base::Mutex mutex_;
   base::CondVar became_idle_;
@@ -143,6 +148,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   std::vector<int> free_lanes_ ABSL_GUARDED_BY(mutex_);  // a stack: the lane used last, whose memory is warm, is on top
   std::vector<std::shared_ptr<Flight>> running_ ABSL_GUARDED_BY(mutex_);  // [num_lanes_] by lane, null = free
   bool runs_alone_ ABSL_GUARDED_BY(mutex_) = false;                       // what runs wants no company
+  int num_exclusive_ ABSL_GUARDED_BY(mutex_) = 0;                         // admitted and not retired
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   int pending_ends_ ABSL_GUARDED_BY(mutex_) = 0;  // decided, not carried out
   std::uint64_t next_ticket_ ABSL_GUARDED_BY(mutex_) = 0;

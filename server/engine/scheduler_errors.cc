@@ -1,5 +1,6 @@
 #include "server/engine/scheduler_errors.h"
 
+#include "absl/time/time.h"
 #include "server/base/error.h"
 
 namespace ridgeline::engine {
@@ -11,6 +12,14 @@ absl::Status Cancelled() { return base::WithReason(absl::CancelledError("the cal
 absl::Status DeadlineExceeded() {
   return base::WithReason(absl::DeadlineExceededError("the deadline came before a lane was free"),
                           base::kReasonDeadlineExceeded);
+}
+
+absl::Status DeviceIsTaken() {
+  constexpr absl::Duration kRetryDelay = absl::Seconds(1);
+  return base::WithRetryDelay(
+      base::WithReason(absl::ResourceExhaustedError("a benchmark has the device for itself; other work is refused meanwhile"),
+                       base::kReasonBenchmarkRunning),
+      kRetryDelay);
 }
 
 bool IsOutOfMemory(const absl::Status& status) {

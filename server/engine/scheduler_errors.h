@@ -8,6 +8,7 @@ namespace ridgeline::engine {
 absl::Status Draining(const char* message);  // UNAVAILABLE
 absl::Status Cancelled();
 absl::Status DeadlineExceeded();
+absl::Status DeviceIsTaken();  // RESOURCE_EXHAUSTED: a benchmark has it
 
 // RESOURCE_EXHAUSTED for want of device memory.
 bool IsOutOfMemory(const absl::Status& status);

@@ -137,7 +137,8 @@ void Scheduler::Depart(const std::shared_ptr<Flight>& flight) {
   flight->launch = members.front()->MakeLaunch(members);
   flight->queue_status = flight->cancel->load() ? Cancelled() : flight->launch->Queue(lane, flight->cancel);
   // After a failure too: what had been queued before it still runs, and uses the launch's memory.
-  lane.OnComplete([self = shared_from_this(), flight](const absl::Status& status) { self->OnLaneComplete(flight, status); });
+  flight->launch->OnEnd(
+      lane, [self = shared_from_this(), flight](const absl::Status& status) { self->OnLaneComplete(flight, status); });
 }
 
 void Scheduler::OnLaneComplete(const std::shared_ptr<Flight>& flight, const absl::Status& lane_status) {
@@ -204,7 +205,9 @@ Scheduler::Decisions Scheduler::ReturnLane(const Flight& flight, absl::Span<cons
   ReturnLease(flight);
   former_.NoteRelease();
   last_progress_ = now;
-  mean_work_time_ += ((now - flight.lease_begin) / static_cast<std::int64_t>(flight.tasks.size()) - mean_work_time_) / 8;
+  const bool is_typical = !flight.tasks.front()->traits.exclusive;
+  if (is_typical)
+    mean_work_time_ += ((now - flight.lease_begin) / static_cast<std::int64_t>(flight.tasks.size()) - mean_work_time_) / 8;
   for (std::size_t i = 0; i < endings.size(); ++i) {
     const std::shared_ptr<Task>& task = flight.tasks[i];
     task->flight = nullptr;

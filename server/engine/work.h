@@ -10,8 +10,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -41,6 +43,7 @@ struct WorkTraits {
   std::int64_t tokens = 1;     // what it takes of a launch's budget
   std::string batch_key = {};  // works of one size and equal key may share a launch; empty: it leaves alone
   std::vector<Access> accesses = {};
+  bool exclusive = false;  // it begins when all lanes are free, and nothing else does until it has ended
 };
 
 // Works that leave together, or one alone. Outlived by its members.
@@ -52,6 +55,10 @@ class Launch {
   // inputs now, until it has read them. After an error the launch may be partly queued, and its members keep their inputs.
   // `cancel` is set when nobody wants any result.
   virtual absl::Status Queue(device::Lane& lane, const device::CancelToken& cancel) = 0;
+
+  // Calls `done` once, when all that Queue began has ended, with the first error among it. Called whatever Queue returned, and
+  // without it if the launch is not to begin. `done` may destroy the launch.
+  virtual void OnEnd(device::Lane& lane, absl::AnyInvocable<void(absl::Status)> done) { lane.OnComplete(std::move(done)); }
 
   // The lane has let go of the launch. outcomes[i] is member i's: ok, and it keeps its results; an error, and it has none, and
   // what it was to change is as it was.

@@ -1,0 +1,25 @@
+// The rows of the table, each in a file of its name.
+#pragma once
+
+#include "server/engine/benchmark/table.h"
+
+namespace ridgeline::engine::benchmark {
+
+Benchmark MemoryHierarchy();
+Benchmark ComputePeak();
+Benchmark RooflineSweep();
+Benchmark Coalescing();
+Benchmark AttentionAlgorithms();
+Benchmark OnlineSoftmax();
+Benchmark LaunchOverhead();
+Benchmark GemmLadder();
+Benchmark Precision();
+Benchmark AllocatorPairs();
+Benchmark BatchSize();
+
+// Effects of a GPU alone: no device has them yet.
+Benchmark Divergence();
+Benchmark Occupancy();
+Benchmark Transfer();
+
+}  // namespace ridgeline::engine::benchmark

@@ -1,0 +1,126 @@
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/microbench/compute_peak.h"
+#include "server/base/status_macros.h"
+#include "server/engine/benchmark/benchmarks.h"
+#include "server/engine/benchmark/matrix_product.h"
+#include "server/engine/benchmark/pieces.h"
+
+namespace ridgeline::engine::benchmark {
+namespace {
+
+using device::Buffer;
+using kernels::microbench::FmaParams;
+using kernels::microbench::FmaType;
+
+constexpr std::int64_t kIterations = 200'000;  // long beside what it takes to wake a thread
+constexpr std::int64_t kMatrixSize = 1024;
+
+// The same chain, element by element. Fused multiply-adds are rounded once everywhere, so not a bit may differ.
+template <typename T>
+double Reference(const FmaParams& params) {
+  double sum = 0;
+  for (int c = 0; c < params.chains; ++c) {
+    auto x = static_cast<T>(c + 1);
+    for (std::int64_t i = 0; i < params.iterations; ++i) {
+      x = std::fma(x, static_cast<T>(kernels::microbench::kFmaFactor), static_cast<T>(kernels::microbench::kFmaAddend));
+    }
+    sum += static_cast<double>(x);
+  }
+  return sum;
+}
+
+absl::Status Check(device::Lane& lane, const Buffer& results, const FmaParams& params) {
+  RIDGELINE_ASSIGN_OR_RETURN(const auto host, measure::ReadBack(lane, results, params.tasks * 8));
+  const double want = params.type == FmaType::kFloat32 ? Reference<float>(params) : Reference<double>(params);
+  for (int task = 0; task < params.tasks; ++task) {
+    const double got = static_cast<const double*>(host->data())[task];
+    RIDGELINE_RETURN_IF_ERROR(ExpectNear("the chains' sum", got, want, 1e-6 * std::abs(want)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Subject> MakeFma(const PointContext& context, FmaType type) {
+  FmaParams params{.type = type,
+                   .chains = static_cast<int>(context.values.Integer("chains")),
+                   .iterations = kIterations,
+                   .tasks = context.values.Word("threads") == "one" ? 1 : context.device.info().compute_units,
+                   .results = nullptr};
+  RIDGELINE_ASSIGN_OR_RETURN(Buffer allocated, context.lane.Allocate(params.tasks * 8));
+  auto results = std::make_shared<Buffer>(std::move(allocated));
+  params.results = static_cast<double*>(results->data());
+  return Subject{.kernel = absl::StrCat("fma_cpu[chains=", params.chains, ",threads=", params.tasks, "]"),
+                 .flops = kernels::microbench::FmaTaskFlopsOnCpu(params) * params.tasks,
+                 .queue = [params, results](device::Lane& lane) { return lane.Run(params); },
+                 .check = [&lane = context.lane, params, results] { return Check(lane, *results, params); }};
+}
+
+bool IsProduct(const AxisValues& values) { return values.Word("unit") == "matrix"; }
+
+// Products have no chains to choose and use all threads; float64 is for chains, 16-bit types are for products.
+bool MakesSense(const AxisValues& values) {
+  const std::string& type = values.Word("type");
+  if (IsProduct(values)) return type != "float64" && values.Word("threads") == "all" && values.Integer("chains") == 12;
+  return type == "float32" || type == "float64";
+}
+
+absl::StatusOr<Subject> Make(const PointContext& context) {
+  const std::string& type = context.values.Word("type");
+  if (!IsProduct(context.values)) return MakeFma(context, type == "float32" ? FmaType::kFloat32 : FmaType::kFloat64);
+  RIDGELINE_ASSIGN_OR_RETURN(const auto product,
+                             MatrixProduct::Create(context, TypeOf(type), {kMatrixSize, kMatrixSize, kMatrixSize}));
+  return product->MakeSubject(context);
+}
+
+Judgement Judge(absl::Span<const Point> points, const device::DeviceInfo& device) {
+  const auto with_chains = [](std::int64_t chains) {
+    return [chains](const Point& point) {
+      return point.values.Word("unit") == "fma" && point.values.Word("type") == "float32" &&
+             point.values.Word("threads") == "all" && point.values.Integer("chains") == chains;
+    };
+  };
+  const Point* const one = Find(points, with_chains(1));
+  const Point* const many = Find(points, with_chains(12));
+  if (one == nullptr || many == nullptr)
+    return NotEnoughPoints("float32 on the fma unit with 1 and with 12 chains on all threads");
+  const double gain = many->report.flops_per_second / one->report.flops_per_second;
+  Judgement judgement{
+      .verdict = VerdictOf(gain > 3),
+      .explanation = absl::StrCat("12 independent chains compute ", RateText(many->report.flops_per_second, "FLOP"),
+                                  ", one chain ", RateText(one->report.flops_per_second, "FLOP"))};
+  judgement.findings.push_back({"float32_fma_flops_per_second", many->report.flops_per_second, "of all threads"});
+  if (device.theoretical_float32_flops_per_second > 0) {
+    judgement.findings.push_back({"float32_fma_share_of_theoretical",
+                                  many->report.flops_per_second / device.theoretical_float32_flops_per_second,
+                                  "1 = what the hardware's description promises"});
+  }
+  return judgement;
+}
+
+}  // namespace
+
+Benchmark ComputePeak() {
+  return {.name = "compute_peak",
+          .claim =
+              "Arithmetic reaches its peak only when enough independent operations are under way to hide each other's "
+              "latency; the peak depends on the type and on the unit that computes.",
+          .axes = {WordAxis("unit", "fused multiply-adds in registers, or matrix products", {"fma", "matrix"}),
+                   WordAxis("type", "of the inputs", {"float32", "float64", "float16", "bfloat16"}),
+                   WordAxis("threads", "one, or all of the device", {"one", "all"}),
+                   Axis{.name = "chains",
+                        .description = "independent chains of multiply-adds a thread",
+                        .default_values = {"1", "2", "4", "8", "12"},
+                        .choices = {"1", "2", "4", "8", "12"}}},
+          .plot = {.x_axis = "chains", .y = "flops_per_second"},
+          .unsupported_reason = &NeedsCpuDevice,
+          .makes_sense = &MakesSense,
+          .make_subject = &Make,
+          .judge = &Judge};
+}
+
+}  // namespace ridgeline::engine::benchmark
