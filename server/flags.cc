@@ -37,6 +37,8 @@ ABSL_FLAG(std::int64_t, max_message_bytes, std::int64_t{1} << 30, "Largest reque
 ABSL_FLAG(int, max_queued_requests, 1024, "Requests that may wait for a lane; one more is refused with RESOURCE_EXHAUSTED.");
 ABSL_FLAG(std::int64_t, max_queued_bytes, std::int64_t{4} << 30,
           "Device memory that admitted requests, waiting and running, may need together; one more is refused.");
+ABSL_FLAG(std::string, serving_during_benchmarks, "wait",
+          "What requests do while a benchmark has the device: wait (in the queue), or refuse (they get RESOURCE_EXHAUSTED).");
 ABSL_FLAG(int, max_batch_requests, 256, "Attend calls on KV caches that may share one launch; 1: each has its own.");
 ABSL_FLAG(std::int64_t, max_batch_tokens, 8192,
           "Query tokens of one launch that several requests share; a request that has more runs alone.");
@@ -160,6 +162,11 @@ absl::StatusOr<DaemonConfig> ReadFlags() {
   config.engine.batches.max_tokens = absl::GetFlag(FLAGS_max_batch_tokens);
   RIDGELINE_RETURN_IF_ERROR(CheckRange<std::int64_t>("max_batch_tokens", config.engine.batches.max_tokens, 1, kMaxInt64));
   RIDGELINE_RETURN_IF_ERROR(ReadKvCacheLimits(config.engine.kv_cache));
+  const std::string policy = absl::GetFlag(FLAGS_serving_during_benchmarks);
+  if (policy != "wait" && policy != "refuse") {
+    return BadFlag("serving_during_benchmarks", policy, "it must be wait or refuse");
+  }
+  config.engine.serving_waits = policy == "wait";
 
   RIDGELINE_ASSIGN_OR_RETURN(config.grpc.addresses, ReadAddresses(absl::GetFlag(FLAGS_listen)));
   config.grpc.max_message_bytes = absl::GetFlag(FLAGS_max_message_bytes);

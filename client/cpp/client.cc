@@ -191,10 +191,6 @@ absl::StatusOr<v1::EmptyMemoryCacheResponse> Client::EmptyMemoryCache() const {
   return impl_->Unary(impl_->device, &v1::DeviceService::Stub::EmptyMemoryCache);
 }
 
-absl::StatusOr<v1::Roofline> Client::GetRoofline() const {
-  return impl_->Unary(impl_->benchmark, &v1::BenchmarkService::Stub::GetRoofline);
-}
-
 absl::Status Client::CheckHealth(const std::string& service) const {
   constexpr int kServing = 1;
   HealthCheckRequest request;

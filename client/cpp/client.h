@@ -116,6 +116,12 @@ class Client {
   absl::StatusOr<v1::EmptyMemoryCacheResponse> EmptyMemoryCache() const;
   absl::StatusOr<v1::Roofline> GetRoofline() const;
 
+  absl::StatusOr<v1::ListBenchmarksResponse> ListBenchmarks() const;
+  // Runs a benchmark and hands each of its events to `take_event`, the summary last; an error of its cancels the benchmark and
+  // is returned. Not retried.
+  absl::Status Benchmark(const v1::BenchmarkRequest& request,
+                         absl::FunctionRef<absl::Status(v1::BenchmarkResponse event)> take_event) const;
+
   // grpc.health.v1: OK when the service (empty: the server as a whole) is SERVING; FAILED_PRECONDITION when it is not,
   // NOT_FOUND when there is no such service.
   absl::Status CheckHealth(const std::string& service) const;

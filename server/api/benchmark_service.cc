@@ -1,7 +1,11 @@
 #include "server/api/benchmark_service.h"
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "grpcpp/support/byte_buffer.h"
 #include "ridgeline/v1/benchmark.grpc.pb.h"
+#include "server/api/benchmark_converter.h"
+#include "server/api/benchmark_stream.h"
 #include "server/api/data_type.h"
 #include "server/api/unary.h"
 
@@ -25,12 +29,29 @@ void FillRoofline(const engine::Roofline& roofline, v1::Roofline& message) {
   }
 }
 
-class BenchmarkService : public v1::BenchmarkService::CallbackService {
+using RawBenchmarkService =
+    v1::BenchmarkService::WithRawCallbackMethod_ListBenchmarks<v1::BenchmarkService::WithRawCallbackMethod_Benchmark<
+        v1::BenchmarkService::WithCallbackMethod_GetRoofline<v1::BenchmarkService::Service>>>;
+
+class BenchmarkService : public RawBenchmarkService {
  public:
-  BenchmarkService(RpcContext& shared, engine::Engine& engine)
-      : shared_(shared),
-        engine_(engine),
-        get_roofline_(shared.metrics(v1::BenchmarkService::service_full_name(), "GetRoofline")) {}
+  BenchmarkService(RpcContext& shared, engine::Engine& engine) : shared_(shared), engine_(engine) {}
+
+  grpc::ServerUnaryReactor* ListBenchmarks(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                           grpc::ByteBuffer* response) override {
+    return AnswerNow<v1::ListBenchmarksRequest>(
+        shared_, list_benchmarks_, context, request, response,
+        [&](const v1::ListBenchmarksRequest&, const Rpc&) -> absl::StatusOr<v1::ListBenchmarksResponse> {
+          v1::ListBenchmarksResponse list;
+          for (const auto& description : engine_.ListBenchmarks()) *list.add_benchmarks() = ToMessage(description);
+          return list;
+        });
+  }
+
+  BenchmarkReactorBase* Benchmark(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) override {
+    // gRPC made the buffer, not const, for this call.
+    return StartBenchmarkStream(shared_, benchmark_, *context, const_cast<grpc::ByteBuffer&>(*request), engine_);
+  }
 
   grpc::ServerUnaryReactor* GetRoofline(grpc::CallbackServerContext* context, const v1::GetRooflineRequest*,
                                         v1::Roofline* response) override {
@@ -41,9 +62,13 @@ class BenchmarkService : public v1::BenchmarkService::CallbackService {
   }
 
  private:
+  MethodMetrics& Metrics(const char* method) { return shared_.metrics(v1::BenchmarkService::service_full_name(), method); }
+
   RpcContext& shared_;
   engine::Engine& engine_;
-  MethodMetrics& get_roofline_;
+  MethodMetrics& list_benchmarks_ = Metrics("ListBenchmarks");
+  MethodMetrics& benchmark_ = Metrics("Benchmark");
+  MethodMetrics& get_roofline_ = Metrics("GetRoofline");
 };
 
 }  // namespace

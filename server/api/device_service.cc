@@ -7,26 +7,13 @@
 
 #include "absl/time/time.h"
 #include "ridgeline/v1/device.grpc.pb.h"
+#include "server/api/gpu_status_converter.h"
 #include "server/api/unary.h"
 #include "server/base/version.h"
 #include "server/engine/kv_cache/kv_cache_store.h"
 
 namespace ridgeline::api {
 namespace {
-
-void FillGpuStatus(const device::GpuStatus& status, v1::GpuStatus& message) {
-  message.set_uuid(status.uuid);
-  message.set_driver_version(status.driver_version);
-  if (status.sm_clock_mhz) message.set_sm_clock_mhz(*status.sm_clock_mhz);
-  if (status.memory_clock_mhz) message.set_memory_clock_mhz(*status.memory_clock_mhz);
-  if (status.power_watts) message.set_power_watts(*status.power_watts);
-  if (status.power_limit_watts) message.set_power_limit_watts(*status.power_limit_watts);
-  if (status.temperature_celsius) message.set_temperature_celsius(*status.temperature_celsius);
-  if (status.corrected_ecc_errors) message.set_corrected_ecc_errors(*status.corrected_ecc_errors);
-  if (status.uncorrected_ecc_errors) message.set_uncorrected_ecc_errors(*status.uncorrected_ecc_errors);
-  if (!status.throttle_reasons) return;
-  for (const std::string& reason : *status.throttle_reasons) message.add_throttle_reasons(reason);
-}
 
 class DeviceService : public v1::DeviceService::CallbackService {
  public:
@@ -98,7 +85,7 @@ class DeviceService : public v1::DeviceService::CallbackService {
     message.set_server_version(std::string(base::Version()));
     message.mutable_uptime()->set_seconds(absl::ToInt64Seconds(absl::Now() - start_));
     const std::optional<device::GpuStatus> gpu = engine_.device().gpu_status();
-    if (gpu.has_value()) FillGpuStatus(*gpu, *message.mutable_gpu());
+    if (gpu.has_value()) Convert(*gpu, *message.mutable_gpu());
   }
 
   void FillLoad(v1::Load& message) const {
