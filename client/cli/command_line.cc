@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "client/cli/arguments.h"
@@ -96,6 +97,11 @@ absl::StatusOr<CommandLine> ParseCommandLine(absl::Span<const std::string> argum
 absl::Status SetOperands(const Command& command, absl::Span<const std::string> words) {
   const std::size_t num_own = absl::StrContains(command.name, ' ') ? 2 : 1;
   for (std::size_t i = num_own; i < words.size(); ++i) {
+    if (command.last_operand_repeats && i - num_own + 1 == command.operands.size()) {
+      std::string error;
+      const std::string all = absl::StrJoin(words.subspan(i), ",");
+      return absl::FindCommandLineFlag(command.operands.back())->ParseFrom(all, &error) ? absl::OkStatus() : UsageError(error);
+    }
     if (i - num_own == command.operands.size()) return UsageError(absl::StrCat("'", words[i], "' is one word too many"));
     std::string error;
     if (!absl::FindCommandLineFlag(command.operands[i - num_own])->ParseFrom(words[i], &error)) return UsageError(error);

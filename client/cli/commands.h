@@ -26,6 +26,7 @@ struct Command {
   std::vector<std::string> flags;     // those it reads, beside the ones of every command, in the order of its help
   absl::StatusOr<Result> (*run)(const client::Client& client);
   std::vector<std::string> operands = {};  // flags that the words after the command set, in this order
+  bool last_operand_repeats = false;       // it takes all further words, joined by commas
 };
 
 absl::Span<const Command> Commands();
@@ -36,6 +37,8 @@ std::vector<const Command*> CommandsOf(const std::string& first_word);
 absl::StatusOr<Result> RunAttend(const client::Client& client);
 absl::StatusOr<Result> RunCompare(const client::Client& client);
 absl::StatusOr<Result> RunFuse(const client::Client& client);
+absl::StatusOr<Result> RunBench(const client::Client& client);
+absl::StatusOr<Result> RunReport(const client::Client& client);
 absl::StatusOr<Result> RunLoad(const client::Client& client);
 absl::StatusOr<Result> RunCacheCreate(const client::Client& client);
 absl::StatusOr<Result> RunCacheList(const client::Client& client);

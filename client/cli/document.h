@@ -79,6 +79,9 @@ struct Document {
   std::optional<Rows> rows;
 };
 
+// The value as people read it.
+std::string ShownText(const Value& value);
+
 // Aligned columns with units, at most one title line a section; colours if asked for.
 std::string RenderTable(const Document& document, bool colour);
 // One object: each field a member, the rows an array of objects. Numbers that JSON lacks are null.

@@ -39,6 +39,7 @@ std::string CommandLineText(int width, const std::string& name, const std::strin
 std::string UsageText(const Command& command) {
   std::string text = command.name;
   for (const std::string& operand : command.operands) absl::StrAppend(&text, " [", absl::AsciiStrToUpper(operand), "]");
+  if (command.last_operand_repeats) absl::StrAppend(&text, "...");
   return text;
 }
 

@@ -1,6 +1,4 @@
 // `ridgeline`: the command line over the client library, and an example of its use.
-#include <unistd.h>
-
 #include <cstdlib>
 #include <iostream>
 #include <optional>
@@ -16,6 +14,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/common_flags.h"
 #include "client/cli/help.h"
+#include "client/cli/terminal.h"
 #include "client/cpp/client.h"
 #include "client/cpp/error.h"
 
@@ -46,14 +45,6 @@ int PrintError(const absl::Status& error, const std::string& address) {
   if (IsUsageError(error)) return PrintUsageError(error);
   std::cerr << "ridgeline: " << absl::StrReplaceAll(client::ErrorString(error), {{"\n", " "}}) << "\n" << Hint(error, address);
   return kFailed;
-}
-
-bool StandardOutputTakesColour() {
-  const char* const no_colour = std::getenv("NO_COLOR");
-  const char* const terminal = std::getenv("TERM");
-  const bool refused = no_colour != nullptr && *no_colour != '\0';
-  const bool dumb = terminal == nullptr || absl::string_view(terminal) == "dumb";
-  return isatty(STDOUT_FILENO) != 0 && !refused && !dumb;
 }
 
 std::string Render(const Document& document, const std::string& format) {

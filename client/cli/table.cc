@@ -62,8 +62,6 @@ struct Show {
   }
 };
 
-std::string ShownText(const Value& value) { return std::visit(Show{value.unit, value.shown_if_missing}, value.content); }
-
 bool IsNumber(const Value& value) {
   return std::holds_alternative<std::int64_t>(value.content) || std::holds_alternative<double>(value.content);
 }
@@ -159,6 +157,8 @@ std::string RowsText(const Rows& rows, const Painter& painter) {
 }
 
 }  // namespace
+
+std::string ShownText(const Value& value) { return std::visit(Show{value.unit, value.shown_if_missing}, value.content); }
 
 std::string RenderTable(const Document& document, bool colour) {
   const Painter painter(colour);

@@ -59,7 +59,7 @@ void Convert(const benchmark::Point& point, v1::BenchmarkResponse& message) {
   to.set_skipped_reason(point.skipped_reason);
   Convert(point.statistics, *to.mutable_statistics());
   if (!point.skipped_reason.empty()) return;
-  api::Convert(point.report, *to.mutable_report());
+  *to.mutable_report() = api::ToMessage(point.report);
   to.set_throttled(point.throttled);
   to.set_noisy(point.noisy);
   to.set_stop_reason(ToMessage(point.stop_reason));

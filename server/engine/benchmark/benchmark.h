@@ -61,7 +61,6 @@ struct Point {
   std::int64_t discarded_samples = 0;
   bool throttled = false;
   bool noisy = false;                                         // time was up before the samples agreed
-  bool has_algorithm = false;                                 // report.algorithm says something
   kernels::DataType data_type = kernels::DataType::kFloat32;  // of the compute roof that the report compares with
   ExecutionReport report;                                     // its kernel_time is the median
   std::map<std::string, double> figures;                      // what else there is to know, in base units: latency_seconds

@@ -98,12 +98,11 @@ class Execution {
     point.throttled = samples.throttled;
     point.noisy = samples.stop_reason == measure::StopReason::kTimeLimit;
     point.data_type = subject.data_type;
-    point.has_algorithm = subject.algorithm.has_value();
     ExecutionReport& report = point.report;
     report.device = surroundings_.device.info().name;
     report.kernel = subject.kernel;
     report.kernel_reason = subject.kernel_reason;
-    if (subject.algorithm.has_value()) report.algorithm = *subject.algorithm;
+    report.algorithm = subject.algorithm;
     report.kernel_time = absl::Seconds(point.statistics.median);
     report.flops = subject.flops;
     report.bytes = subject.bytes;
