@@ -168,19 +168,20 @@ std::string Path(const std::vector<std::pair<double, double>>& places) {
                       }));
 }
 
-std::string Guide(const PlotGuide& guide, const Scale& x, const Scale& y, LabelSpace& space) {
+std::string Guide(const PlotGuide& guide, const Scale& x, const Scale& y, LabelSpace& space, std::string& labels) {
   std::vector<std::pair<double, double>> places;
   for (const auto& [at_x, at_y] : guide.corners) places.emplace_back(x.At(at_x), y.At(at_y));
   const auto& [end_x, end_y] = places.back();
   const std::optional<double> label_y = space.Place(/*begins=*/false, end_x - 4, end_y - 6, guide.name);
-  const std::string label = label_y.has_value() ? Text("end", end_x - 4, *label_y, guide.name, "guide-label") : "";
+  if (label_y.has_value()) labels += Text("end", end_x - 4, *label_y, guide.name, "guide-label");
   return absl::StrCat("<g class=\"guide", guide.dashed ? " dashed" : "", "\"><title>", EscapeMarkup(guide.name),
-                      "</title><path d=\"", Path(places), "\"/>", label, "</g>");
+                      "</title><path d=\"", Path(places), "\"/></g>");
 }
 
-std::string Series(std::size_t idx, const PlotSeries& series, const Scale& x, const Scale& y, LabelSpace& space) {
+std::string Series(std::size_t idx, const PlotSeries& series, const Scale& x, const Scale& y, LabelSpace& space,
+                   std::string& labels) {
   std::vector<std::pair<double, double>> places;
-  std::string marks, labels;
+  std::string marks;
   for (const PlotPoint& point : series.points) {
     if (!(point.x > 0 && point.y > 0)) continue;
     const double at_x = x.At(point.x), at_y = y.At(point.y);
@@ -195,7 +196,7 @@ std::string Series(std::size_t idx, const PlotSeries& series, const Scale& x, co
   }
   const std::string line =
       series.joined && places.size() > 1 ? absl::StrCat("<path class=\"line\" d=\"", Path(places), "\"/>") : "";
-  return absl::StrCat("<g class=\"", ClassOf(idx), "\">", line, marks, labels, "</g>");
+  return absl::StrCat("<g class=\"", ClassOf(idx), "\">", line, marks, "</g>");
 }
 
 std::string Svg(double height, const std::string& description, const std::string& body) {
@@ -230,9 +231,10 @@ std::string RenderLinePlot(const LinePlot& plot) {
   const Scale y(y_range, logarithmic, kHeight - kBottom - (logarithmic ? 12 : 0), kTop + 12);
   std::string body = Grid(plot, x, y);
   LabelSpace space;
-  for (const PlotGuide& guide : plot.guides) body += Guide(guide, x, y, space);
-  for (std::size_t i = 0; i < plot.series.size(); ++i) body += Series(i, plot.series[i], x, y, space);
-  return Svg(kHeight, plot.description, body);
+  std::string labels;  // over everything else, or points would hide them
+  for (const PlotGuide& guide : plot.guides) body += Guide(guide, x, y, space, labels);
+  for (std::size_t i = 0; i < plot.series.size(); ++i) body += Series(i, plot.series[i], x, y, space, labels);
+  return Svg(kHeight, plot.description, body + labels);
 }
 
 std::string RenderBarPlot(const BarPlot& plot) {
