@@ -2,21 +2,19 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
-#include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "server/base/log.h"
-#include "server/base/notification.h"
 #include "server/base/status_macros.h"
 #include "server/device/buffer.h"
+#include "server/engine/measure/device_trial.h"
 #include "server/engine/roofline_cache.h"
 
 namespace ridgeline::engine {
 namespace {
 
 using device::Buffer;
-using device::Event;
 using device::Lane;
 using kernels::DataType;
 
@@ -35,35 +33,12 @@ std::int64_t GemmSize(const device::DeviceInfo& info) {
   return info.memory_limit_bytes >= (std::int64_t{2} << 30) ? 8192 : 4096;
 }
 
-absl::Status Await(Lane& lane) {
-  base::Notification done;
-  absl::Status result;
-  lane.OnComplete([&](absl::Status status) {
-    result = std::move(status);
-    done.Notify();
-  });
-  done.Wait();
-  return result;
-}
-
 // The shortest of several runs of what `queue` puts on the lane; the first warms up.
-template <typename Queue>
-absl::StatusOr<absl::Duration> MeasureShortest(Lane& lane, Queue queue) {
+absl::StatusOr<absl::Duration> MeasureShortest(Lane& lane, absl::FunctionRef<absl::Status()> queue) {
   absl::Duration shortest = absl::InfiniteDuration();
   absl::Duration total;
   for (int sample = 0; sample <= kMinSamples || total < kMinTime; ++sample) {
-    auto timed = [&]() -> absl::StatusOr<std::pair<std::unique_ptr<Event>, std::unique_ptr<Event>>> {
-      RIDGELINE_ASSIGN_OR_RETURN(std::unique_ptr<Event> begin, lane.Record());
-      RIDGELINE_RETURN_IF_ERROR(queue());
-      RIDGELINE_ASSIGN_OR_RETURN(std::unique_ptr<Event> end, lane.Record());
-      return std::make_pair(std::move(begin), std::move(end));
-    };
-    // Whatever was queued must have run before the buffers behind it go.
-    const auto events = timed();
-    const absl::Status ran = Await(lane);
-    RIDGELINE_RETURN_IF_ERROR(events.status());
-    RIDGELINE_RETURN_IF_ERROR(ran);
-    const absl::Duration elapsed = events->second->Since(*events->first);
+    RIDGELINE_ASSIGN_OR_RETURN(const absl::Duration elapsed, measure::TimeOnLane(lane, queue));
     if (elapsed <= absl::ZeroDuration()) return absl::InternalError("the device's clock does not advance");
     total += elapsed;
     if (sample > 0) shortest = std::min(shortest, elapsed);
@@ -83,7 +58,7 @@ absl::StatusOr<double> MeasureBytesPerSecond(Lane& lane, const device::DeviceInf
   auto destination = lane.Allocate(size_bytes);
   const auto shortest = destination.ok() ? MeasureShortest(lane, [&] { return lane.Copy(*destination, source, size_bytes); })
                                          : absl::StatusOr<absl::Duration>(destination.status());
-  RIDGELINE_RETURN_IF_ERROR(Await(lane));
+  RIDGELINE_RETURN_IF_ERROR(measure::AwaitLane(lane));
   RIDGELINE_RETURN_IF_ERROR(shortest.status());
   return 2 * static_cast<double>(size_bytes) / absl::ToDoubleSeconds(*shortest);
 }
@@ -96,7 +71,7 @@ absl::StatusOr<double> MeasureFlopsPerSecond(Lane& lane, DataType type, std::int
   const absl::Status allocated = b.ok() ? c.status() : b.status();
   const auto shortest = allocated.ok() ? MeasureShortest(lane, [&] { return lane.Gemm(type, size, size, size, a, *b, *c); })
                                        : absl::StatusOr<absl::Duration>(allocated);
-  RIDGELINE_RETURN_IF_ERROR(Await(lane));
+  RIDGELINE_RETURN_IF_ERROR(measure::AwaitLane(lane));
   RIDGELINE_RETURN_IF_ERROR(shortest.status());
   const double flops = 2.0 * static_cast<double>(elements) * static_cast<double>(size);
   return flops / absl::ToDoubleSeconds(*shortest);
