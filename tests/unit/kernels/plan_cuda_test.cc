@@ -19,6 +19,7 @@
 #include "kernels/attention/visible_range.h"
 #include "kernels/common/data_type.h"
 #include "tests/support/attention_case.h"
+#include "tests/unit/kernels/planned_problem.h"
 
 namespace ridgeline::kernels::attention {
 namespace {
@@ -32,19 +33,7 @@ constexpr int kMaxBlocksPerSm = 2;
 // As many multiprocessors as an H200 has, but none of its instructions: all goes to the generic kernels.
 constexpr CudaLimits kGeneric = {.compute_capability = 80, .num_sms = 132};
 
-struct Problem {
-  AttentionShape shape;
-  std::vector<Sequence> sequences;
-
-  void Add(std::int64_t query_tokens, std::int64_t key_tokens) {
-    const Sequence last = sequences.empty() ? Sequence{} : sequences.back();
-    sequences.push_back({.query_begin = last.query_begin + last.query_tokens,
-                         .query_tokens = query_tokens,
-                         .key_begin = last.key_begin + last.key_tokens,
-                         .key_tokens = key_tokens,
-                         .lse_begin = last.query_begin + last.query_tokens});
-    shape.num_sequences = static_cast<std::int64_t>(sequences.size());
-  }
+struct Problem : PlannedProblem {
   std::int64_t QueryTokens() const {
     return sequences.empty() ? 0 : sequences.back().query_begin + sequences.back().query_tokens;
   }
@@ -53,23 +42,14 @@ struct Problem {
   }
 };
 
-Problem Heads(std::int64_t query_heads, std::int64_t kv_heads, std::int64_t head_dim, DataType type = DataType::kBFloat16) {
-  Problem problem = {};
-  problem.shape = {.data_type = type,
-                   .output_data_type = type,
-                   .num_sequences = 0,
-                   .query_heads = query_heads,
-                   .kv_heads = kv_heads,
-                   .head_dim = head_dim,
-                   .value_head_dim = head_dim};
-  return problem;
+template <typename... Counts>
+Problem Heads(Counts... counts) {
+  return ProblemOfHeads<Problem>(counts...);
 }
 
-Problem Dense(std::int64_t batch, std::int64_t query_tokens, std::int64_t key_tokens, std::int64_t query_heads,
-              std::int64_t kv_heads, std::int64_t head_dim, DataType type = DataType::kBFloat16) {
-  Problem problem = Heads(query_heads, kv_heads, head_dim, type);
-  for (std::int64_t i = 0; i < batch; ++i) problem.Add(query_tokens, key_tokens);
-  return problem;
+template <typename... Counts>
+Problem Dense(Counts... counts) {
+  return DenseProblemOf<Problem>(counts...);
 }
 
 // Keys that the tile of rows [begin, begin + tile_rows) sees.

@@ -13,6 +13,7 @@
 #include "kernels/attention/prefill_sm90/prefill_shape.h"
 #include "kernels/attention/visible_range.h"
 #include "kernels/common/data_type.h"
+#include "tests/unit/kernels/planned_problem.h"
 
 namespace ridgeline::kernels::attention {
 namespace {
@@ -23,19 +24,7 @@ using ::testing::StartsWith;
 
 constexpr CudaLimits kH200 = {.compute_capability = 90, .num_sms = 132};
 
-struct Problem {
-  AttentionShape shape;
-  std::vector<Sequence> sequences;
-
-  void Add(std::int64_t query_tokens, std::int64_t key_tokens) {
-    const Sequence last = sequences.empty() ? Sequence{} : sequences.back();
-    sequences.push_back({.query_begin = last.query_begin + last.query_tokens,
-                         .query_tokens = query_tokens,
-                         .key_begin = last.key_begin + last.key_tokens,
-                         .key_tokens = key_tokens,
-                         .lse_begin = last.query_begin + last.query_tokens});
-    shape.num_sequences = static_cast<std::int64_t>(sequences.size());
-  }
+struct Problem : PlannedProblem {
   std::string WhyNot(const CudaLimits& limits = kH200) const { return WhyNotPrefill(shape, sequences.data(), limits); }
   bool Preferred() const { return PrefersPrefill(shape, sequences.data(), kH200); }
   AttentionPlan Plan() const {
@@ -45,23 +34,14 @@ struct Problem {
   }
 };
 
-Problem Heads(std::int64_t query_heads, std::int64_t kv_heads, std::int64_t head_dim) {
-  Problem problem = {};
-  problem.shape = {.data_type = DataType::kBFloat16,
-                   .output_data_type = DataType::kBFloat16,
-                   .num_sequences = 0,
-                   .query_heads = query_heads,
-                   .kv_heads = kv_heads,
-                   .head_dim = head_dim,
-                   .value_head_dim = head_dim};
-  return problem;
+template <typename... Counts>
+Problem Heads(Counts... counts) {
+  return ProblemOfHeads<Problem>(counts...);
 }
 
-Problem Dense(std::int64_t batch, std::int64_t query_tokens, std::int64_t key_tokens, std::int64_t query_heads,
-              std::int64_t kv_heads, std::int64_t head_dim) {
-  Problem problem = Heads(query_heads, kv_heads, head_dim);
-  for (std::int64_t i = 0; i < batch; ++i) problem.Add(query_tokens, key_tokens);
-  return problem;
+template <typename... Counts>
+Problem Dense(Counts... counts) {
+  return DenseProblemOf<Problem>(counts...);
 }
 
 TEST(PrefillPlanTest, EveryHeadDimHasTilesThatHoldIt) {
