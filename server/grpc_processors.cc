@@ -14,7 +14,11 @@ constexpr unsigned kMostProcessors = 8;
 
 }  // namespace
 
-extern "C" unsigned gpr_cpu_num_cores() { return std::clamp(std::thread::hardware_concurrency(), 1u, kMostProcessors); }
+// Asked for at every step of a call, and the system reads a file to tell.
+extern "C" unsigned gpr_cpu_num_cores() {
+  static const unsigned num_cores = std::clamp(std::thread::hardware_concurrency(), 1u, kMostProcessors);
+  return num_cores;
+}
 
 // Below the number above: gRPC counts by processor.
 extern "C" unsigned gpr_cpu_current_cpu() {
