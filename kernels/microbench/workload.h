@@ -1,8 +1,9 @@
 // Any one of the benchmarks' kernels, with its parameters: what a lane runs for the measuring instrument. Pointers are memory
-// of the device that runs it; outputs are written whole.
+// of the device that runs it; outputs are written whole. A device lacks some: workload_cuda.h has CUDA's.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 #include <variant>
 
 #include "kernels/common/executor.h"
@@ -27,8 +28,21 @@ inline void RunOnCpu(const EmptyParams& params, Executor& executor) {
 using Workload = std::variant<EmptyParams, StreamParams, ChaseParams, FmaParams, IntensityParams, StridedParams,
                               VectorCopyParams, TransposeParams, SoftmaxPassesParams, GemmRungParams>;
 
-inline void RunOnCpu(const Workload& workload, Executor& executor) {
-  std::visit([&](const auto& params) { RunOnCpu(params, executor); }, workload);
+template <typename Params>
+concept HasCpuKernel = requires(const Params& params, Executor& executor) {
+  RunOnCpu(params, executor);
+};
+
+inline bool RunsOnCpu(const Workload& workload) {
+  return std::visit([](const auto& params) { return HasCpuKernel<std::decay_t<decltype(params)>>; }, workload);
+}
+
+// RunsOnCpu is true.
+inline void RunWorkloadOnCpu(const Workload& workload, Executor& executor) {
+  const auto run = [&](const auto& params) {
+    if constexpr (HasCpuKernel<std::decay_t<decltype(params)>>) RunOnCpu(params, executor);
+  };
+  std::visit(run, workload);
 }
 
 }  // namespace ridgeline::kernels::microbench

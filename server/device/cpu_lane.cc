@@ -125,7 +125,8 @@ absl::Status CpuLane::Gemm(kernels::DataType type, std::int64_t m, std::int64_t 
 }
 
 absl::Status CpuLane::Run(const kernels::microbench::Workload& workload) {
-  QueueKernel([workload](kernels::Executor& executor) { kernels::microbench::RunOnCpu(workload, executor); });
+  if (!kernels::microbench::RunsOnCpu(workload)) return Lane::Run(workload);
+  QueueKernel([workload](kernels::Executor& executor) { kernels::microbench::RunWorkloadOnCpu(workload, executor); });
   return absl::OkStatus();
 }
 

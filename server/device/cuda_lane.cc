@@ -16,6 +16,7 @@
 #include "kernels/fused/fused_cuda.h"
 #include "kernels/kv_cache/kv_cache_cuda.h"
 #include "kernels/microbench/microbench_cuda.h"
+#include "kernels/microbench/workload_cuda.h"
 #include "server/base/status_macros.h"
 #include "server/device/gather_copy.h"
 #include "server/device/slice_cursor.h"
@@ -215,6 +216,19 @@ absl::Status CudaLane::Gemm(kernels::DataType type, std::int64_t m, std::int64_t
   RIDGELINE_RETURN_IF_ERROR(context_.loss().status());
   Queue([=, this, a = a.data(), b = b.data(), c = static_cast<float*>(c.data())] {
     return RIDGELINE_CUDA_CALL(context_, kernels::microbench::LaunchGemm, type, m, n, k, a, b, c, cublas_->view());
+  });
+  return absl::OkStatus();
+}
+
+absl::Status CudaLane::Run(const kernels::microbench::Workload& workload) {
+  RIDGELINE_RETURN_IF_ERROR(context_.loss().status());
+  if (!kernels::microbench::RunsOnCuda(workload)) return Lane::Run(workload);
+  Queue([this, workload] {
+    const kernels::microbench::CudaSite site = {.num_sms = fused_limits_.num_sms,
+                                                .compute_capability = fused_limits_.compute_capability,
+                                                .cublas = cublas_->view(),
+                                                .stream = stream_.get()};
+    return RIDGELINE_CUDA_CALL(context_, kernels::microbench::LaunchWorkload, workload, site);
   });
   return absl::OkStatus();
 }

@@ -66,6 +66,7 @@ class CudaLane final : public Lane {
   absl::Status Copy(Buffer& destination, const Buffer& source, std::int64_t size_bytes) override;
   absl::Status Gemm(kernels::DataType type, std::int64_t m, std::int64_t n, std::int64_t k, const Buffer& a, const Buffer& b,
                     Buffer& c) override;
+  absl::Status Run(const kernels::microbench::Workload& workload) override;
   absl::StatusOr<std::unique_ptr<Event>> Record() override;
   void OnComplete(absl::AnyInvocable<void(absl::Status)> done) override;
 

@@ -28,7 +28,8 @@ Instrument::Instrument(device::Device& device, const Roofline& roofline, const b
 
 std::vector<Description> Instrument::List() const {
   std::vector<Description> descriptions;
-  for (const Benchmark& benchmark : Benchmarks()) descriptions.push_back(Describe(benchmark, device_.info()));
+  for (const Benchmark& benchmark : Benchmarks(device_.info().type))
+    descriptions.push_back(Describe(benchmark, device_.info()));
   return descriptions;
 }
 

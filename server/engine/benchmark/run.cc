@@ -159,10 +159,10 @@ absl::Status MeasureAll(const Plan& plan, const RunSurroundings& surroundings, d
 }  // namespace
 
 absl::StatusOr<Plan> MakePlan(const Request& request, const device::DeviceInfo& device) {
-  const Benchmark* const benchmark = FindBenchmark(request.name);
+  const Benchmark* const benchmark = FindBenchmark(request.name, device.type);
   if (benchmark == nullptr) {
     const std::string names =
-        absl::StrJoin(Benchmarks(), ", ", [](std::string* out, const Benchmark& each) { *out += each.name; });
+        absl::StrJoin(Benchmarks(device.type), ", ", [](std::string* out, const Benchmark& each) { *out += each.name; });
     return base::WithReason(
         absl::NotFoundError(absl::StrCat("there is no benchmark '", request.name.substr(0, 64), "'; there are ", names)),
         base::kReasonBenchmarkNotFound);

@@ -6,15 +6,23 @@
 
 namespace ridgeline::engine::benchmark {
 
-absl::Span<const Benchmark> Benchmarks() {
-  static const auto* const kBenchmarks = new std::vector<Benchmark>{
-      MemoryHierarchy(),     ComputePeak(),   RooflineSweep(),  Coalescing(), Divergence(), Occupancy(),      GemmLadder(),
-      AttentionAlgorithms(), OnlineSoftmax(), LaunchOverhead(), Transfer(),   Precision(),  AllocatorPairs(), BatchSize()};
-  return *kBenchmarks;
+namespace {
+
+std::vector<Benchmark> MakeTable(device::DeviceType /*type*/) {
+  return {MemoryHierarchy(),     ComputePeak(),   RooflineSweep(),  Coalescing(), Divergence(), Occupancy(),      GemmLadder(),
+          AttentionAlgorithms(), OnlineSoftmax(), LaunchOverhead(), Transfer(),   Precision(),  AllocatorPairs(), BatchSize()};
 }
 
-const Benchmark* FindBenchmark(absl::string_view name) {
-  const absl::Span<const Benchmark> all = Benchmarks();
+}  // namespace
+
+absl::Span<const Benchmark> Benchmarks(device::DeviceType type) {
+  static const auto* const kOnCpu = new std::vector<Benchmark>(MakeTable(device::DeviceType::kCpu));
+  static const auto* const kOnCuda = new std::vector<Benchmark>(MakeTable(device::DeviceType::kCuda));
+  return type == device::DeviceType::kCpu ? *kOnCpu : *kOnCuda;
+}
+
+const Benchmark* FindBenchmark(absl::string_view name, device::DeviceType type) {
+  const absl::Span<const Benchmark> all = Benchmarks(type);
   const auto found = std::find_if(all.begin(), all.end(), [&](const Benchmark& each) { return each.name == name; });
   return found == all.end() ? nullptr : &*found;
 }

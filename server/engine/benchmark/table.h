@@ -1,4 +1,4 @@
-// The benchmarks: one explicit list.
+// The benchmarks: one explicit list. A kind of device may have axes, kernels and a claim of its own.
 #pragma once
 
 #include <string>
@@ -30,10 +30,10 @@ struct Benchmark {
   Judgement (*judge)(absl::Span<const Point> points, const device::DeviceInfo& device) = nullptr;
 };
 
-absl::Span<const Benchmark> Benchmarks();
+absl::Span<const Benchmark> Benchmarks(device::DeviceType type);
 
 // Null: there is none.
-const Benchmark* FindBenchmark(absl::string_view name);
+const Benchmark* FindBenchmark(absl::string_view name, device::DeviceType type);
 
 Description Describe(const Benchmark& benchmark, const device::DeviceInfo& device);
 

@@ -136,7 +136,7 @@ TEST_P(EveryBenchmark, LostInterestEndsIt) {
 }
 
 TEST_F(RunTest, EveryRowThatTheCpuHasIsTested) {
-  for (const Benchmark& benchmark : Benchmarks()) {
+  for (const Benchmark& benchmark : Benchmarks(device_.info().type)) {
     EXPECT_THAT(benchmark.claim, Not(IsEmpty())) << benchmark.name;
     EXPECT_EQ(benchmark.unsupported_reason(device_.info()).empty(), SmallAxes().contains(benchmark.name)) << benchmark.name;
   }
@@ -145,7 +145,7 @@ TEST_F(RunTest, EveryRowThatTheCpuHasIsTested) {
 TEST_F(RunTest, WhatACudaDeviceLacksIsSaidInASentence) {
   device::DeviceInfo cuda = device_.info();
   cuda.type = device::DeviceType::kCuda;
-  for (const Benchmark& benchmark : Benchmarks()) {
+  for (const Benchmark& benchmark : Benchmarks(cuda.type)) {
     const std::string reason = benchmark.unsupported_reason(cuda);
     const bool needs_no_kernel_of_its_own =
         benchmark.name == "attention" || benchmark.name == "precision" || benchmark.name == "batch_size";
