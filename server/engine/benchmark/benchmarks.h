@@ -16,6 +16,7 @@ Benchmark GemmLadder();
 Benchmark Precision();
 Benchmark AllocatorPairs();
 Benchmark BatchSize();
+Benchmark Fusion(device::DeviceType type);
 
 // Effects of a GPU alone: no device has them yet.
 Benchmark Divergence();

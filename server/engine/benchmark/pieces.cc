@@ -1,5 +1,6 @@
 #include "server/engine/benchmark/pieces.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -66,6 +67,16 @@ const Point* Find(absl::Span<const Point> points, const Include& include) {
     if (include(point)) return &point;
   }
   return nullptr;
+}
+
+const Point* Sibling(absl::Span<const Point> points, const Point& point, std::string_view axis, std::string_view value) {
+  const auto is_sibling = [&](const Point& other) {
+    const auto& theirs = other.values.all();
+    const auto& ours = point.values.all();
+    return std::equal(theirs.begin(), theirs.end(), ours.begin(), ours.end(),
+                      [&](const auto& a, const auto& b) { return a.first == axis ? a.second == value : a == b; });
+  };
+  return Find(points, is_sibling);
 }
 
 double SpeedUp(const Point& slow, const Point& fast) { return slow.statistics.median / fast.statistics.median; }

@@ -41,6 +41,9 @@ using Include = std::function<bool(const Point& point)>;
 // The first measured point that `include` takes; null: there is none.
 const Point* Find(absl::Span<const Point> points, const Include& include);
 
+// The measured point that has `value` on `axis`, and `point`'s values on all others; null: there is none.
+const Point* Sibling(absl::Span<const Point> points, const Point& point, std::string_view axis, std::string_view value);
+
 // By median time of one run, for points that do the same work: how many times faster.
 double SpeedUp(const Point& slow, const Point& fast);
 

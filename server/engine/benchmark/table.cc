@@ -8,9 +8,10 @@ namespace ridgeline::engine::benchmark {
 
 namespace {
 
-std::vector<Benchmark> MakeTable(device::DeviceType /*type*/) {
-  return {MemoryHierarchy(),     ComputePeak(),   RooflineSweep(),  Coalescing(), Divergence(), Occupancy(),      GemmLadder(),
-          AttentionAlgorithms(), OnlineSoftmax(), LaunchOverhead(), Transfer(),   Precision(),  AllocatorPairs(), BatchSize()};
+std::vector<Benchmark> MakeTable(device::DeviceType type) {
+  return {MemoryHierarchy(), ComputePeak(), RooflineSweep(), Coalescing(),          Divergence(),
+          Occupancy(),       GemmLadder(),  Fusion(type),    AttentionAlgorithms(), OnlineSoftmax(),
+          LaunchOverhead(),  Transfer(),    Precision(),     AllocatorPairs(),      BatchSize()};
 }
 
 }  // namespace

@@ -39,6 +39,7 @@ const std::map<std::string, std::map<std::string, std::vector<std::string>>>& Sm
       {"roofline", {{"array_bytes", {"65536"}}}},
       {"coalescing", {{"pattern", {"stride", "misaligned", "arrays", "structures"}}, {"step", {"1", "3", "16"}}}},
       {"gemm_ladder", {{"size", {"16", "65", "130"}}}},
+      {"fusion", {{"rows", {"1", "18"}}, {"columns", {"64", "192"}}}},
       {"attention", {{"tokens", {"1", "33", "100"}}, {"head_dim", {"16"}}, {"page_tokens", {"0", "7"}}, {"batch", {"3"}}}},
       {"online_softmax", {{"columns", {"64", "4096"}}}},
       {"launch_overhead", {{"kernels", {"1", "7"}}}},
@@ -147,8 +148,8 @@ TEST_F(RunTest, WhatACudaDeviceLacksIsSaidInASentence) {
   cuda.type = device::DeviceType::kCuda;
   for (const Benchmark& benchmark : Benchmarks(cuda.type)) {
     const std::string reason = benchmark.unsupported_reason(cuda);
-    const bool needs_no_kernel_of_its_own =
-        benchmark.name == "attention" || benchmark.name == "precision" || benchmark.name == "batch_size";
+    const bool needs_no_kernel_of_its_own = benchmark.name == "fusion" || benchmark.name == "attention" ||
+                                            benchmark.name == "precision" || benchmark.name == "batch_size";
     EXPECT_EQ(reason.empty(), needs_no_kernel_of_its_own) << benchmark.name;
     EXPECT_TRUE(reason.empty() || absl::StrContains(reason, "CUDA")) << reason;
   }
@@ -167,6 +168,26 @@ TEST_F(RunTest, FlopsAndBytesAreByFormula) {
   ASSERT_THAT(Run(request, roofline), IsOk());
   const double intensities[] = {1.0 / 16, 1.0 / 8, 1.0 / 4, 1.0 / 2, 1, 64};
   for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(roofline.points.at(i).report.arithmetic_intensity, intensities[i]);
+}
+
+TEST_F(RunTest, FusionPredictsItsGainFromTheBytes) {
+  Told told;
+  const Request request{
+      .name = "fusion", .axes = {{"op", {"gelu", "softmax"}}, {"rows", {"6"}}, {"columns", {"64"}}}, .measurement = kQuick};
+  ASSERT_THAT(Run(request, told), IsOk());
+  ASSERT_THAT(told.points, SizeIs(4));
+  constexpr std::int64_t kTensorBytes = 6 * 64 * 4;
+  EXPECT_EQ(told.points[0].values.Word("mode"), "unfused");
+  EXPECT_EQ(told.points[0].report.bytes, 9 * kTensorBytes);  // three steps of two tensors, one of three
+  EXPECT_EQ(told.points[1].report.bytes, 2 * kTensorBytes);
+  for (const int i : {0, 1}) EXPECT_EQ(told.points[i].figures.at("predicted_gain"), 4.5);
+  EXPECT_EQ(told.points[0].figures.at("kernels"), 4);
+  EXPECT_EQ(told.points[1].figures.at("kernels"), 1);
+  const Judgement& judgement = told.summaries.at(0).judgement;
+  EXPECT_NE(judgement.verdict, Verdict::kInconclusive);
+  ASSERT_THAT(judgement.findings, SizeIs(2));
+  EXPECT_EQ(judgement.findings[0].name, "gelu_gain");
+  EXPECT_DOUBLE_EQ(judgement.findings[0].value, told.points[0].statistics.median / told.points[1].statistics.median);
 }
 
 TEST_F(RunTest, APointIsPlacedOnTheRoofline) {
