@@ -1,15 +1,10 @@
 // Flash attention over pages on the CPU is, bit for bit, flash attention of the same tokens in one stretch, and touches nothing
 // that is not a token's.
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <functional>
 #include <limits>
-#include <memory>
-#include <numeric>
-#include <random>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,7 +15,6 @@
 #include "kernels/attention/flash/schedule.h"
 #include "kernels/attention/plan.h"
 #include "kernels/common/data_type.h"
-#include "kernels/common/rounding.h"
 #include "tests/support/attention_case.h"
 #include "tests/support/attention_shapes.h"
 #include "tests/support/thread_executor.h"
@@ -36,95 +30,15 @@ using support::AttentionProblem;
 using support::DenseProblem;
 using support::DeriveSeed;
 using support::PaddedProblem;
+using support::Paged;
 using support::RaggedProblem;
-
-// A block table that ends where memory ends: to read the entry behind it is to crash.
-class TableAtTheEdge {
- public:
-  explicit TableAtTheEdge(std::span<const std::int32_t> entries) {
-    constexpr std::size_t kMemoryPage = 4096;
-    bytes_ = static_cast<std::size_t>(RoundUp(static_cast<std::int64_t>(entries.size_bytes() + 1), kMemoryPage)) + kMemoryPage;
-    memory_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    std::byte* const edge = static_cast<std::byte*>(memory_) + bytes_ - kMemoryPage;
-    first_ = reinterpret_cast<std::int32_t*>(edge - entries.size_bytes());
-    std::ranges::copy(entries, first_);
-    mprotect(edge, kMemoryPage, PROT_NONE);
-  }
-  ~TableAtTheEdge() { munmap(memory_, bytes_); }
-  TableAtTheEdge(const TableAtTheEdge&) = delete;
-  TableAtTheEdge& operator=(const TableAtTheEdge&) = delete;
-
-  const std::int32_t* entries() const { return first_; }
-
- private:
-  std::size_t bytes_;
-  void* memory_;
-  std::int32_t* first_;
-};
-
-// The keys and values of a case in pages of random order. Between the sequences' block tables lie entries that lead out of
-// memory, behind the last one none; what belongs to no token is NaN.
-class PagedCase {
- public:
-  PagedCase(AttentionCase& dense, std::int64_t page_tokens) : params_(dense.params()) {
-    const AttentionShape& shape = params_.shape;
-    std::int64_t num_pages = kUnusedPages;
-    for (const Sequence& sequence : dense.sequences()) num_pages += CeilDivide(sequence.key_tokens, page_tokens);
-    std::vector<std::int32_t> free_pages(num_pages);
-    std::iota(free_pages.begin(), free_pages.end(), 0);
-    std::shuffle(free_pages.begin(), free_pages.end(), std::mt19937_64(dense.seed()));
-
-    const std::int64_t key_row = shape.kv_heads * shape.head_dim, value_row = shape.kv_heads * shape.value_head_dim;
-    key_ = support::TestTensor(shape.data_type, num_pages * page_tokens * key_row);
-    value_ = support::TestTensor(shape.data_type, num_pages * page_tokens * value_row);
-    std::vector<std::int32_t> entries;
-    for (Sequence sequence : dense.sequences()) {
-      if (!entries.empty()) entries.push_back(kOutOfMemory);
-      const std::int64_t dense_begin = std::exchange(sequence.key_begin, static_cast<std::int64_t>(entries.size()));
-      for (std::int64_t token = 0; token < sequence.key_tokens; ++token) {
-        if (token % page_tokens == 0) {
-          entries.push_back(free_pages.back());
-          free_pages.pop_back();
-        }
-        const std::int64_t row = entries.back() * page_tokens + token % page_tokens;
-        CopyRow(dense.key(), dense_begin + token, key_, row, key_row);
-        CopyRow(dense.value(), dense_begin + token, value_, row, value_row);
-      }
-      sequences_.push_back(sequence);
-    }
-    table_ = std::make_unique<TableAtTheEdge>(entries);
-
-    params_.shape.page_tokens = page_tokens;
-    params_.key = key_.buffer().data();
-    params_.value = value_.buffer().data();
-    params_.block_table = table_->entries();
-    params_.sequences = sequences_.data();
-  }
-
-  const AttentionParams& params() const { return params_; }
-
- private:
-  static constexpr std::int64_t kUnusedPages = 3;
-  static constexpr std::int32_t kOutOfMemory = INT32_MAX;
-
-  static void CopyRow(const support::TestTensor& from, std::int64_t from_row, support::TestTensor& to, std::int64_t to_row,
-                      std::int64_t row_elems) {
-    const std::int64_t row_bytes = row_elems * ElementBytes(from.type());
-    std::memcpy(to.bytes().data() + to_row * row_bytes, from.bytes().data() + from_row * row_bytes, row_bytes);
-  }
-
-  AttentionParams params_;
-  support::TestTensor key_, value_;
-  std::vector<Sequence> sequences_;
-  std::unique_ptr<TableAtTheEdge> table_;
-};
 
 class FlashPagesTest : public ::testing::TestWithParam<DataType> {
  protected:
   static DataType type() { return GetParam(); }
 
   // Runs under the planner's plan with the keys in `key_splits` parts, where the kernel splits them at all; 0: as planned.
-  std::vector<std::byte> Answer(AttentionCase& attention_case, const AttentionParams& params, std::int64_t key_splits) {
+  std::vector<std::byte> Answer(AttentionCase& attention_case, const AttentionParams& params, std::int64_t key_splits = 0) {
     AttentionPlan plan = PlanForSlots(Algorithm::kFlash, params, executor_.num_slots());
     if (key_splits > 0) plan.key_splits = key_splits;
     plan.workspace_bytes = LayOutWorkspace(params.shape, params.sequences, plan, executor_.num_slots()).total_bytes;
@@ -136,13 +50,14 @@ class FlashPagesTest : public ::testing::TestWithParam<DataType> {
     return answer;
   }
 
+  // The same inputs in one stretch and in pages. `change` may set some of them, the same in both.
   void ExpectPagesChangeNothing(const AttentionProblem& problem, const AttentionOptions& options, std::int64_t page_tokens,
-                                std::int64_t key_splits = 0) {
-    AttentionCase attention_case(problem, options, type(), DeriveSeed("pages", page_tokens));
-    const std::vector<std::byte> dense = Answer(attention_case, attention_case.params(), key_splits);
-    const PagedCase paged(attention_case, page_tokens);  // poisons the output
-    EXPECT_EQ(Answer(attention_case, paged.params(), key_splits), dense)
-        << attention_case.name() << ", pages of " << page_tokens << ", splits " << key_splits;
+                                std::int64_t key_splits = 0, const std::function<void(AttentionCase&)>& change = {}) {
+    const std::uint64_t seed = DeriveSeed("pages", page_tokens);
+    AttentionCase dense(problem, options, type(), seed), paged(Paged(problem, page_tokens), options, type(), seed);
+    if (change) change(dense), change(paged);
+    EXPECT_EQ(Answer(paged, paged.params(), key_splits), Answer(dense, dense.params(), key_splits))
+        << paged.name() << ", splits " << key_splits;
   }
 
   support::ThreadExecutor executor_{3};
@@ -208,15 +123,14 @@ TEST_P(FlashPagesTest, WindowThatBeginsInsideAPage) {
 TEST_P(FlashPagesTest, HiddenNonFiniteValues) {
   AttentionOptions options;
   options.causal = true;
+  const auto hide = [](AttentionCase& attention_case) {
+    constexpr std::int64_t kRow = 2 * 32;
+    attention_case.value().Set(149 * kRow + 5, std::numeric_limits<double>::quiet_NaN());
+    attention_case.value().Set(148 * kRow + 40, std::numeric_limits<double>::infinity());
+  };
   for (const std::int64_t query_tokens : {3, 60}) {
-    AttentionCase attention_case(DenseProblem(1, query_tokens, 150, 4, 2, 32, 32), options, type(), DeriveSeed("hidden"));
-    const std::int64_t row = 2 * 32;
-    attention_case.value().Set(149 * row + 5, std::numeric_limits<double>::quiet_NaN());
-    attention_case.value().Set(148 * row + 40, std::numeric_limits<double>::infinity());
-    const std::vector<std::byte> dense = Answer(attention_case, attention_case.params(), 0);
     for (const std::int64_t page_tokens : {1, 16, 64}) {
-      const PagedCase paged(attention_case, page_tokens);
-      EXPECT_EQ(Answer(attention_case, paged.params(), 0), dense) << page_tokens;
+      ExpectPagesChangeNothing(DenseProblem(1, query_tokens, 150, 4, 2, 32, 32), options, page_tokens, 0, hide);
     }
   }
 }
@@ -231,7 +145,7 @@ TEST_P(FlashPagesTest, FarPages) {
 
   AttentionCase attention_case(DenseProblem(1, 1, 2 * kPageTokens, 4, kHeads, kHeadDim, kHeadDim), AttentionOptions(), type(),
                                DeriveSeed("far"));
-  const std::vector<std::byte> dense = Answer(attention_case, attention_case.params(), 0);
+  const std::vector<std::byte> dense = Answer(attention_case, attention_case.params());
   for (const auto& [from, to] : {std::pair(&attention_case.key(), &key), std::pair(&attention_case.value(), &value)}) {
     to->Write(kFarPage * page_bytes, from->bytes().first(page_bytes));
     to->Write(0, from->bytes().subspan(page_bytes));
@@ -242,7 +156,7 @@ TEST_P(FlashPagesTest, FarPages) {
   params.block_table = block_table;
   params.key = key.data();
   params.value = value.data();
-  EXPECT_EQ(Answer(attention_case, params, 0), dense);
+  EXPECT_EQ(Answer(attention_case, params), dense);
 }
 
 }  // namespace
