@@ -97,9 +97,17 @@ void RunOnCpu(const StreamParams& params, Executor& executor) {
   });
 }
 
+void RunOnCpu(const LinkParams& params, Executor& /*executor*/) {
+  auto* const nodes = static_cast<char*>(params.nodes);
+  for (std::int64_t node = 0; node < params.num_nodes; ++node) {
+    *reinterpret_cast<void**>(nodes + node * params.node_bytes) = nodes + params.next[node] * params.node_bytes;
+  }
+  *params.cursor = nodes;
+}
+
 void RunOnCpu(const ChaseParams& params, Executor& /*executor*/) {
-  std::int64_t node = *params.cursor;
-  for (std::int64_t step = 0; step < params.steps; ++step) node = params.nodes[node * kNodeElements];
+  void* node = *params.cursor;
+  for (std::int64_t step = 0; step < params.steps; ++step) node = *static_cast<void* const*>(node);
   *params.cursor = node;
 }
 

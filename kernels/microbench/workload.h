@@ -25,8 +25,8 @@ inline void RunOnCpu(const EmptyParams& params, Executor& executor) {
   executor.ParallelFor(params.tasks, [](std::int64_t /*task*/, int /*slot*/) {});
 }
 
-using Workload = std::variant<EmptyParams, StreamParams, ChaseParams, FmaParams, IntensityParams, StridedParams,
-                              VectorCopyParams, TransposeParams, SoftmaxPassesParams, GemmRungParams>;
+using Workload = std::variant<EmptyParams, StreamParams, RegisterParams, LinkParams, ChaseParams, FmaParams, IntensityParams,
+                              StridedParams, VectorCopyParams, TransposeParams, SoftmaxPassesParams, GemmRungParams>;
 
 template <typename Params>
 concept HasCpuKernel = requires(const Params& params, Executor& executor) {

@@ -22,6 +22,10 @@ struct CudaSite {
 };
 
 CudaStatus LaunchOnCuda(const EmptyParams& params, const CudaSite& site);
+CudaStatus LaunchOnCuda(const StreamParams& params, const CudaSite& site);
+CudaStatus LaunchOnCuda(const RegisterParams& params, const CudaSite& site);
+CudaStatus LaunchOnCuda(const LinkParams& params, const CudaSite& site);
+CudaStatus LaunchOnCuda(const ChaseParams& params, const CudaSite& site);
 
 template <typename Params>
 concept HasCudaKernel = requires(const Params& params, const CudaSite& site) {

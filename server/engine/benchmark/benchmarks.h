@@ -5,7 +5,7 @@
 
 namespace ridgeline::engine::benchmark {
 
-Benchmark MemoryHierarchy();
+Benchmark MemoryHierarchy(device::DeviceType type);
 Benchmark ComputePeak();
 Benchmark RooflineSweep();
 Benchmark Coalescing();

@@ -1,10 +1,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
+#include <map>
 #include <memory>
 #include <numeric>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,27 +13,31 @@
 #include "server/base/status_macros.h"
 #include "server/base/units.h"
 #include "server/engine/benchmark/benchmarks.h"
-#include "server/engine/benchmark/levels.h"
 #include "server/engine/benchmark/pieces.h"
+#include "server/engine/benchmark/pointer_chase.h"
 
 namespace ridgeline::engine::benchmark {
 namespace {
 
 using device::Buffer;
-using kernels::microbench::ChaseParams;
-using kernels::microbench::kNodeElements;
+using kernels::microbench::ReadPath;
+using kernels::microbench::RegisterParams;
 using kernels::microbench::StreamOperation;
 using kernels::microbench::StreamParams;
 
 constexpr std::int64_t kKi = 1024, kMi = 1024 * kKi;
 constexpr float kScale = 0.75f;
 
-// Moved by one run at least, so that handing it to the threads is small beside it.
-constexpr std::int64_t kMinRunBytes = 32 * kMi;
+constexpr char kName[] = "memory_hierarchy";
 
-// A chain is built on the host, and sent.
-constexpr std::int64_t kMostChainBytes = 1024 * kMi;
-constexpr std::int64_t kMinSteps = 1 << 14, kMaxSteps = 1 << 18;
+// Moved by one run at least, so that handing it over is small beside it.
+constexpr std::int64_t kMinCpuRunBytes = 32 * kMi;
+constexpr std::int64_t kMinCudaRunBytes = 1024 * kMi;
+constexpr std::int64_t kMinSharedRunBytes = 4096 * kMi;
+constexpr std::int64_t kMinRegisterRunBytes = 64 * 1024 * kMi;
+
+constexpr std::int64_t kCpuLineBytes = 64, kCudaLineBytes = 128;
+constexpr std::int64_t kSettledPasses = 1000;
 
 struct Arrays {
   Buffer a, b, destination, slice_sums;
@@ -83,8 +86,14 @@ absl::Status CheckStream(device::Lane& lane, const Arrays& arrays, const StreamP
   return absl::OkStatus();
 }
 
-absl::StatusOr<Subject> MakeStream(const PointContext& context) {
-  const OperationTraits traits = TraitsOf(context.values.Word("operation"));
+struct StreamChoice {
+  OperationTraits traits;
+  ReadPath path;
+  std::int64_t min_run_bytes;
+};
+
+absl::StatusOr<Subject> MakeStream(const PointContext& context, const StreamChoice& choice) {
+  const OperationTraits& traits = choice.traits;
   const std::int64_t elements = context.values.Integer("working_set_bytes") / 4 / (traits.reads + traits.writes);
   const int num_slices = context.device.info().compute_units;
   auto arrays = std::make_shared<Arrays>();
@@ -105,103 +114,116 @@ absl::StatusOr<Subject> MakeStream(const PointContext& context) {
                             .destination = static_cast<float*>(arrays->destination.data()),
                             .scale = kScale,
                             .elements = elements,
-                            .passes = std::max<std::int64_t>(1, kMinRunBytes / pass_bytes),
-                            .slice_sums = static_cast<float*>(arrays->slice_sums.data())};
+                            .passes = std::max<std::int64_t>(1, choice.min_run_bytes / pass_bytes),
+                            .slice_sums = static_cast<float*>(arrays->slice_sums.data()),
+                            .path = choice.path};
   return Subject{
-      .kernel = absl::StrCat("stream_cpu[", context.values.Word("operation"), ",passes=", params.passes, "]"),
+      .kernel =
+          absl::StrCat(KernelName(context, "stream"), "[", context.values.Word("operation"), ",passes=", params.passes, "]"),
       .flops = traits.flops * elements * params.passes,
       .bytes = pass_bytes * params.passes,
       .queue = [params, arrays](device::Lane& lane) { return lane.Run(params); },
       .check = [&lane = context.lane, params, arrays, num_slices] { return CheckStream(lane, *arrays, params, num_slices); }};
 }
 
-// One cycle through all nodes in random order (Sattolo's shuffle), so that no prefetcher guesses the next.
-std::vector<std::int64_t> RandomCycle(std::int64_t num_nodes, std::uint64_t seed) {
-  std::vector<std::int64_t> next(num_nodes);
-  std::iota(next.begin(), next.end(), 0);
-  std::mt19937_64 random(seed);
-  for (std::int64_t i = num_nodes - 1; i > 0; --i) {
-    std::swap(next[i], next[static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(i))]);
-  }
-  return next;
+absl::StatusOr<Subject> MakeOnCpu(const PointContext& context) {
+  const std::string& operation = context.values.Word("operation");
+  if (operation == "chase") return MakeChase(context, context.values.Integer("working_set_bytes"), kCpuLineBytes);
+  return MakeStream(context, {TraitsOf(operation), ReadPath::kCaches, kMinCpuRunBytes});
 }
 
-struct Chain {
-  std::vector<std::int64_t> next;   // [num_nodes]
-  std::vector<std::int64_t> lines;  // [num_nodes, kNodeElements], as the device has it
-  Buffer nodes, cursor;
-};
-
-absl::Status CheckChain(device::Lane& lane, const Chain& chain, std::int64_t steps) {
-  RIDGELINE_ASSIGN_OR_RETURN(const auto host, measure::ReadBack(lane, chain.cursor, sizeof(std::int64_t)));
-  std::int64_t got = 0, want = 0;
-  std::memcpy(&got, host->data(), sizeof(got));
-  for (std::int64_t step = 0; step < steps; ++step) want = chain.next[want];
-  return ExpectNear("the last node", static_cast<double>(got), static_cast<double>(want), 0);
-}
-
-absl::StatusOr<Subject> MakeChase(const PointContext& context) {
-  const std::int64_t bytes = context.values.Integer("working_set_bytes");
-  if (bytes > kMostChainBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("chains are built up to ", base::FormatBytes(kMostChainBytes)));
-  }
-  const std::int64_t num_nodes = bytes / (kNodeElements * static_cast<std::int64_t>(sizeof(std::int64_t)));
-  auto chain = std::make_shared<Chain>();
-  RIDGELINE_ASSIGN_OR_RETURN(chain->nodes, context.lane.Allocate(bytes));  // refused before the host has done its part
-  chain->nodes = Buffer();
-  chain->next = RandomCycle(num_nodes, context.seed);
-  chain->lines.resize(num_nodes * kNodeElements);
-  for (std::int64_t i = 0; i < num_nodes; ++i) chain->lines[i * kNodeElements] = chain->next[i];
-  const device::HostSlice lines{chain->lines.data(), bytes};
-  RIDGELINE_ASSIGN_OR_RETURN(chain->nodes, context.lane.Upload({&lines, 1}, chain));
-  static constexpr std::int64_t kFirst = 0;
-  const device::HostSlice first{&kFirst, sizeof(kFirst)};
-  RIDGELINE_ASSIGN_OR_RETURN(chain->cursor, context.lane.Upload({&first, 1}, nullptr));
-  const ChaseParams params{.nodes = static_cast<const std::int64_t*>(chain->nodes.data()),
-                           .cursor = static_cast<std::int64_t*>(chain->cursor.data()),
-                           .steps = std::clamp(num_nodes, kMinSteps, kMaxSteps)};
-  return Subject{.kernel = absl::StrCat("chase_cpu[steps=", params.steps, "]"),
-                 .bytes = params.steps * 64,
-                 .queue = [params, chain](device::Lane& lane) { return lane.Run(params); },
-                 .check = [&lane = context.lane, params, chain] { return CheckChain(lane, *chain, params.steps); },
-                 .figures =
-                     [steps = params.steps](double seconds) {
-                       return std::map<std::string, double>{{"latency_seconds", seconds / static_cast<double>(steps)}};
-                     }};
-}
-
-absl::StatusOr<Subject> Make(const PointContext& context) {
-  return context.values.Word("operation") == "chase" ? MakeChase(context) : MakeStream(context);
-}
-
-Judgement Judge(absl::Span<const Point> points, const device::DeviceInfo& /*device*/) {
-  std::vector<LatencySample> samples;
-  for (const Point& point : points) {
-    if (point.values.Word("operation") == "chase") {
-      samples.push_back({point.values.Integer("working_set_bytes"), point.figures.at("latency_seconds")});
+double RegistersAtEnd(const RegisterParams& params) {
+  std::vector<float> x(params.registers);
+  std::iota(x.begin(), x.end(), 0.0f);
+  // The numbers have reached their fixed point long before so many passes.
+  for (std::int64_t pass = 0; pass < std::min(params.passes, kSettledPasses); ++pass) {
+    for (int i = 0; i < params.registers; ++i) {
+      x[i] =
+          std::fma(kernels::microbench::kRegisterFactor, x[(i + 1) % params.registers], kernels::microbench::kRegisterAddend);
     }
   }
-  std::sort(samples.begin(), samples.end(),
-            [](const auto& a, const auto& b) { return a.working_set_bytes < b.working_set_bytes; });
-  const std::vector<Level> levels = FindLevels(samples);
-  if (levels.size() < 2) return NotEnoughPoints("the chase over working sets that reach from the first cache to memory");
-  Judgement judgement{.verdict = VerdictOf(levels.back().seconds > 5 * levels.front().seconds),
-                      .explanation = absl::StrCat("dependent loads see ", levels.size(), " levels: ")};
-  for (std::size_t i = 0; i < levels.size(); ++i) {
-    const std::string what = absl::StrCat("level_", i + 1);
-    const auto largest = static_cast<double>(levels[i].largest_bytes);
-    absl::StrAppend(&judgement.explanation, i == 0 ? "" : ", ", TimeText(levels[i].seconds), " a load up to ",
-                    SizeText(largest));
-    judgement.findings.push_back({absl::StrCat(what, "_bytes"), largest, "the largest working set that sees its latency"});
-    judgement.findings.push_back({absl::StrCat(what, "_latency_seconds"), levels[i].seconds, "of one dependent load"});
+  return std::accumulate(x.begin(), x.end(), 0.0);
+}
+
+absl::Status CheckRegisters(device::Lane& lane, const Buffer& thread_sums, const RegisterParams& params, std::int64_t threads) {
+  RIDGELINE_ASSIGN_OR_RETURN(const std::vector<float> sums, ReadFloats(lane, thread_sums, threads));
+  const double want = RegistersAtEnd(params);
+  for (const float got : sums) RIDGELINE_RETURN_IF_ERROR(ExpectNear("a thread's sum", got, want, 1e-5 * want));
+  return absl::OkStatus();
+}
+
+// As many registers of each thread as the working set fills, a power of two.
+absl::StatusOr<Subject> MakeRegisters(const PointContext& context) {
+  const std::int64_t threads = std::int64_t{context.device.info().compute_units} * kernels::microbench::kRegisterThreads;
+  const std::int64_t wanted = context.values.Integer("working_set_bytes") / 4 / threads;
+  RegisterParams params{.registers = kernels::microbench::kRegisterCounts[0], .passes = 0, .thread_sums = nullptr};
+  for (const int count : kernels::microbench::kRegisterCounts) {
+    if (count <= wanted) params.registers = count;
+  }
+  const std::int64_t pass_bytes = threads * params.registers * kernels::microbench::kRegisterBytes;
+  params.passes = kMinRegisterRunBytes / pass_bytes;
+  RIDGELINE_ASSIGN_OR_RETURN(Buffer allocated, EmptyFloats(context, threads));
+  const auto sums = std::make_shared<Buffer>(std::move(allocated));
+  params.thread_sums = static_cast<float*>(sums->data());
+  return Subject{
+      .kernel = absl::StrCat("registers_cuda[of_a_thread=", params.registers, ",passes=", params.passes, "]"),
+      .flops = 2 * threads * params.registers * params.passes,
+      .bytes = pass_bytes * params.passes,
+      .queue = [params, sums](device::Lane& lane) { return lane.Run(params); },
+      .check = [&lane = context.lane, params, sums, threads] { return CheckRegisters(lane, *sums, params, threads); }};
+}
+
+absl::Status CheckFitsSharedMemory(const PointContext& context) {
+  // A block may have all but what the system takes for itself.
+  constexpr std::int64_t kReservedBytes = 2 * kKi;
+  const device::DeviceInfo& device = context.device.info();
+  const std::int64_t most_bytes = (device.l1_cache_bytes - kReservedBytes) * device.compute_units;
+  if (context.values.Integer("working_set_bytes") <= most_bytes) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the shared memory of ", device.compute_units, " multiprocessors holds ", base::FormatBytes(most_bytes)));
+}
+
+absl::StatusOr<Subject> MakeOnCuda(const PointContext& context) {
+  const std::string& operation = context.values.Word("operation");
+  if (operation == "chase") return MakeChase(context, context.values.Integer("working_set_bytes"), kCudaLineBytes);
+  if (operation == "registers") return MakeRegisters(context);
+  if (operation == "shared") {
+    RIDGELINE_RETURN_IF_ERROR(CheckFitsSharedMemory(context));
+    return MakeStream(context, {TraitsOf("read"), ReadPath::kSharedMemory, kMinSharedRunBytes});
+  }
+  if (operation == "read_past_l1") return MakeStream(context, {TraitsOf("read"), ReadPath::kPastL1, kMinCudaRunBytes});
+  return MakeStream(context, {TraitsOf(operation), ReadPath::kCaches, kMinCudaRunBytes});
+}
+
+// What all multiprocessors work on together is no smaller than this, or most threads would have nothing; and no larger, in
+// what lies on them.
+bool MakesSenseOnCuda(const AxisValues& values) {
+  const std::string& operation = values.Word("operation");
+  const std::int64_t bytes = values.Integer("working_set_bytes");
+  if (operation == "chase") return true;
+  const bool on_chip = operation == "registers" || operation == "shared";
+  return bytes >= kMi && (!on_chip || bytes <= 32 * kMi);
+}
+
+Judgement Judge(absl::Span<const Point> points, const device::DeviceInfo& /*device*/) { return JudgeChase(points); }
+
+// The latency's levels, and the best rate of each way to read.
+Judgement JudgeOnCuda(absl::Span<const Point> points, const device::DeviceInfo& /*device*/) {
+  Judgement judgement = JudgeChase(points);
+  std::map<std::string, double> best;
+  for (const Point& point : points) {
+    double& rate = best[point.values.Word("operation")];
+    rate = std::max(rate, point.report.bytes_per_second);
+  }
+  for (const auto& [operation, rate] : best) {
+    if (operation == "chase") continue;
+    judgement.findings.push_back({absl::StrCat("most_", operation, "_bytes_per_second"), rate, "at the best working set"});
   }
   return judgement;
 }
 
-}  // namespace
-
-Benchmark MemoryHierarchy() {
-  return {.name = "memory_hierarchy",
+Benchmark OnCpu() {
+  return {.name = kName,
           .claim =
               "Memory is a hierarchy: each level is several times larger, slower and farther away than the one before. "
               "Streams share their working set among all cores; a chase is one thread's dependent loads, so its working "
@@ -212,9 +234,33 @@ Benchmark MemoryHierarchy() {
                                 8 * kMi, 16 * kMi, 32 * kMi, 64 * kMi, 128 * kMi},
                                kKi)},
           .plot = {.x_axis = "working_set_bytes", .y = "bytes_per_second"},
-          .unsupported_reason = &NeedsCpuDevice,
-          .make_subject = &Make,
+          .unsupported_reason = &AnyDeviceWillDo,
+          .make_subject = &MakeOnCpu,
           .judge = &Judge};
 }
+
+Benchmark OnCuda() {
+  return {.name = kName,
+          .claim =
+              "Memory is a hierarchy: registers, shared memory and the L1 cache of a multiprocessor, the L2 cache of all, "
+              "and device memory, each larger, slower and farther away than the one before. Streams share their working "
+              "set among all multiprocessors, from 1 MiB on; `registers` counts three operands of a multiply-add, and "
+              "like `shared` has no more than 32 MiB. A chase is one thread's dependent loads.",
+          .axes = {WordAxis("operation", "what is done with the working set, and where it lies",
+                            {"registers", "shared", "read", "read_past_l1", "write", "copy", "triad", "chase"}),
+                   IntegerAxis("working_set_bytes", "bytes of all arrays together", kKi, 64 * 1024 * kMi,
+                               {16 * kKi, 64 * kKi, 128 * kKi, 192 * kKi, 256 * kKi, 512 * kKi, kMi, 2 * kMi, 4 * kMi, 8 * kMi,
+                                16 * kMi, 24 * kMi, 32 * kMi, 48 * kMi, 64 * kMi, 128 * kMi, 256 * kMi, 512 * kMi},
+                               kKi)},
+          .plot = {.x_axis = "working_set_bytes", .y = "bytes_per_second"},
+          .unsupported_reason = &AnyDeviceWillDo,
+          .makes_sense = &MakesSenseOnCuda,
+          .make_subject = &MakeOnCuda,
+          .judge = &JudgeOnCuda};
+}
+
+}  // namespace
+
+Benchmark MemoryHierarchy(device::DeviceType type) { return type == device::DeviceType::kCpu ? OnCpu() : OnCuda(); }
 
 }  // namespace ridgeline::engine::benchmark

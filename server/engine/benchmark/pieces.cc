@@ -37,6 +37,10 @@ std::string NeedsCpuDevice(const device::DeviceInfo& device) {
 
 std::string AnyDeviceWillDo(const device::DeviceInfo& /*device*/) { return ""; }
 
+std::string KernelName(const PointContext& context, std::string_view what) {
+  return absl::StrCat(std::string(what), context.device.info().type == device::DeviceType::kCpu ? "_cpu" : "_cuda");
+}
+
 absl::StatusOr<Buffer> RandomFloats(const PointContext& context, std::int64_t elements, std::uint64_t stream) {
   return context.lane.UploadRandom(DataType::kFloat32, elements, context.seed + stream, 0, 1);
 }

@@ -24,6 +24,9 @@ std::string NeedsCpuDevice(const device::DeviceInfo& device);
 // Of benchmarks that need nothing but what serving needs.
 std::string AnyDeviceWillDo(const device::DeviceInfo& device);
 
+// "stream_cpu", "stream_cuda".
+std::string KernelName(const PointContext& context, std::string_view what);
+
 // `elements` float32 elements: normal(0, 1), or whatever lay there.
 absl::StatusOr<device::Buffer> RandomFloats(const PointContext& context, std::int64_t elements, std::uint64_t stream = 0);
 absl::StatusOr<device::Buffer> EmptyFloats(const PointContext& context, std::int64_t elements);

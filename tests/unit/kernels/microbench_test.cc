@@ -46,13 +46,13 @@ TEST_F(MicrobenchTest, StreamsReachEveryElementAndNoneBeyond) {
                         .elements = elements,
                         .passes = 3,
                         .slice_sums = sums.data()};
-    RunOnCpu(Workload(params), executor_);
+    RunWorkloadOnCpu(Workload(params), executor_);
     EXPECT_NEAR(Sum(sums), Sum(a), 1e-4 * (1 + std::sqrt(static_cast<double>(elements)))) << "of one pass, not of three";
     EXPECT_THAT(to, Each(kUntouched));
     for (const StreamOperation operation : {StreamOperation::kWrite, StreamOperation::kCopy, StreamOperation::kTriad}) {
       std::fill(to.begin(), to.end(), kUntouched);
       params.operation = operation;
-      RunOnCpu(Workload(params), executor_);
+      RunWorkloadOnCpu(Workload(params), executor_);
       for (std::int64_t i = 0; i < elements; ++i) {
         const float want = operation == StreamOperation::kWrite  ? 0.5f
                            : operation == StreamOperation::kCopy ? a[i]
@@ -65,14 +65,21 @@ TEST_F(MicrobenchTest, StreamsReachEveryElementAndNoneBeyond) {
 }
 
 TEST_F(MicrobenchTest, AChainGoesOnWhereItEnded) {
-  const std::int64_t next[] = {3, 0, 1, 2};
-  std::vector<std::int64_t> nodes(4 * kNodeElements, -1);
-  for (int i = 0; i < 4; ++i) nodes[i * kNodeElements] = next[i];
-  std::int64_t cursor = 0;
-  RunOnCpu(Workload(ChaseParams{.nodes = nodes.data(), .cursor = &cursor, .steps = 5}), executor_);
-  EXPECT_EQ(cursor, 3);
-  RunOnCpu(Workload(ChaseParams{.nodes = nodes.data(), .cursor = &cursor, .steps = 2}), executor_);
-  EXPECT_EQ(cursor, 1);
+  const std::vector<std::int64_t> next = {3, 0, 1, 2};
+  constexpr std::int64_t kNodeBytes = 48;
+  std::vector<std::int64_t> nodes(4 * kNodeBytes / 8, -1);
+  const auto* const begin = reinterpret_cast<const char*>(nodes.data());
+  void* cursor = nullptr;
+  RunWorkloadOnCpu(
+      Workload(
+          LinkParams{.next = next.data(), .nodes = nodes.data(), .cursor = &cursor, .num_nodes = 4, .node_bytes = kNodeBytes}),
+      executor_);
+  EXPECT_EQ(cursor, begin);
+  EXPECT_EQ(nodes[1], -1) << "the rest of a node stays";
+  RunWorkloadOnCpu(Workload(ChaseParams{.cursor = &cursor, .steps = 5}), executor_);
+  EXPECT_EQ(cursor, begin + 3 * kNodeBytes);
+  RunWorkloadOnCpu(Workload(ChaseParams{.cursor = &cursor, .steps = 2}), executor_);
+  EXPECT_EQ(cursor, begin + kNodeBytes);
 }
 
 TEST_F(MicrobenchTest, ChainsOfMultiplyAddsAreThatToTheLastBit) {
@@ -80,7 +87,7 @@ TEST_F(MicrobenchTest, ChainsOfMultiplyAddsAreThatToTheLastBit) {
     std::vector<double> results(5, kUntouched);
     const FmaParams params{
         .type = FmaType::kFloat32, .chains = chains, .iterations = 1000, .tasks = 5, .results = results.data()};
-    RunOnCpu(Workload(params), executor_);
+    RunWorkloadOnCpu(Workload(params), executor_);
     double want = 0;
     for (int c = 0; c < chains; ++c) {
       float x = static_cast<float>(c + 1);
@@ -105,7 +112,7 @@ TEST_F(MicrobenchTest, IntensityComputesWhatItSaysAtEveryJoin) {
                                    .multiply_adds = multiply_adds,
                                    .adds_only = false,
                                    .slice_sums = sums.data()};
-      RunOnCpu(Workload(params), executor_);
+      RunWorkloadOnCpu(Workload(params), executor_);
       const std::int64_t span = kIntensityGranule / join;
       double want = 0;
       for (std::int64_t granule = 0; granule < elements; granule += kIntensityGranule) {
@@ -128,8 +135,8 @@ TEST_F(MicrobenchTest, StridesUseTheirElementsAlone) {
     double want = 0;
     for (int i = 0; i < 101; ++i) want += source[i * stride] = static_cast<float>(i);
     std::vector<float> sums(3);
-    RunOnCpu(Workload(StridedParams{.source = source.data(), .count = 101, .stride = stride, .slice_sums = sums.data()}),
-             executor_);
+    RunWorkloadOnCpu(
+        Workload(StridedParams{.source = source.data(), .count = 101, .stride = stride, .slice_sums = sums.data()}), executor_);
     EXPECT_EQ(Sum(sums), want) << stride;
   }
 }
@@ -138,7 +145,7 @@ TEST_F(MicrobenchTest, CopiesOfVectorsAreWholeAtAnyOffset) {
   for (const std::int64_t elements : {0, 1, 16, 63, 1000}) {
     const std::vector<float> from = Random(elements + 3, 4);
     std::vector<float> to(elements + 4, kUntouched);
-    RunOnCpu(
+    RunWorkloadOnCpu(
         Workload(VectorCopyParams{.source = from.data() + 3, .destination = to.data() + 3, .elements = elements, .passes = 2}),
         executor_);
     EXPECT_TRUE(std::equal(from.begin() + 3, from.end(), to.begin() + 3)) << elements;
@@ -152,13 +159,13 @@ TEST_F(MicrobenchTest, TransposesLeavePaddingAlone) {
       const std::int64_t from_stride = size + 2, to_stride = size + 5;
       const std::vector<float> from = Random(size * from_stride, 5);
       std::vector<float> to(size * to_stride, kUntouched);
-      RunOnCpu(Workload(TransposeParams{.method = method,
-                                        .source = from.data(),
-                                        .destination = to.data(),
-                                        .size = size,
-                                        .source_stride = from_stride,
-                                        .destination_stride = to_stride}),
-               executor_);
+      RunWorkloadOnCpu(Workload(TransposeParams{.method = method,
+                                                .source = from.data(),
+                                                .destination = to.data(),
+                                                .size = size,
+                                                .source_stride = from_stride,
+                                                .destination_stride = to_stride}),
+                       executor_);
       for (std::int64_t i = 0; i < size; ++i) {
         for (std::int64_t j = 0; j < to_stride; ++j) {
           ASSERT_EQ(to[i * to_stride + j], j < size ? from[j * from_stride + i] : kUntouched) << size << " " << i << " " << j;
@@ -175,13 +182,13 @@ TEST_F(MicrobenchTest, SoftmaxIsTheSameInAllPasses) {
   input[columns - 1] = 90;
   for (const SoftmaxPasses passes : {SoftmaxPasses::kThree, SoftmaxPasses::kTwo, SoftmaxPasses::kOne}) {
     std::vector<float> output(rows * columns, kUntouched), scratch(3 * columns);
-    RunOnCpu(Workload(SoftmaxPassesParams{.passes = passes,
-                                          .input = input.data(),
-                                          .output = output.data(),
-                                          .rows = rows,
-                                          .columns = columns,
-                                          .scratch = scratch.data()}),
-             executor_);
+    RunWorkloadOnCpu(Workload(SoftmaxPassesParams{.passes = passes,
+                                                  .input = input.data(),
+                                                  .output = output.data(),
+                                                  .rows = rows,
+                                                  .columns = columns,
+                                                  .scratch = scratch.data()}),
+                     executor_);
     for (std::int64_t row = 0; row < rows; ++row) {
       const float* const x = input.data() + row * columns;
       const double maximum = *std::max_element(x, x + columns);
@@ -206,16 +213,16 @@ TEST_F(MicrobenchTest, EveryRungOfTheLadderIsAProduct) {
   for (const GemmRung rung :
        {GemmRung::kNaive, GemmRung::kReordered, GemmRung::kBlocked, GemmRung::kTiled, GemmRung::kLibrary}) {
     std::vector<float> c(m * n, kUntouched);
-    RunOnCpu(Workload(GemmRungParams{.rung = rung,
-                                     .m = m,
-                                     .n = n,
-                                     .k = k,
-                                     .a = a.data(),
-                                     .b = b.data(),
-                                     .b_transposed = b_transposed.data(),
-                                     .c = c.data(),
-                                     .workspace = workspace.data()}),
-             executor_);
+    RunWorkloadOnCpu(Workload(GemmRungParams{.rung = rung,
+                                             .m = m,
+                                             .n = n,
+                                             .k = k,
+                                             .a = a.data(),
+                                             .b = b.data(),
+                                             .b_transposed = b_transposed.data(),
+                                             .c = c.data(),
+                                             .workspace = workspace.data()}),
+                     executor_);
     for (std::int64_t i = 0; i < m; ++i) {
       for (std::int64_t j = 0; j < n; ++j) {
         double want = 0;
