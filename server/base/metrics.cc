@@ -81,14 +81,19 @@ struct MetricsRegistry::Impl {
   }
 
   // prometheus-cpp throws for names that Prometheus does not allow: our own mistake.
-  template <typename Builder, typename... Args>
-  auto* Add(Builder builder, std::string_view name, std::string_view help, const Labels& labels, const Args&... args) {
+  template <typename Builder, typename Function>
+  auto* InFamily(Builder builder, std::string_view name, std::string_view help, Function&& function) {
     try {
-      return &builder.Name(std::string(name)).Help(std::string(help)).Register(registry).Add(labels, args...);
+      return function(builder.Name(std::string(name)).Help(std::string(help)).Register(registry));
     } catch (const std::exception& error) {
       Log(LogLevel::kError, "metric refused", {{"name", std::string(name)}, {"error", error.what()}});
       FailCheck(__FILE__, __LINE__, "metric and label names are valid");
     }
+  }
+
+  template <typename Builder, typename... Args>
+  auto* Add(Builder builder, std::string_view name, std::string_view help, const Labels& labels, const Args&... args) {
+    return InFamily(builder, name, help, [&](auto& family) { return &family.Add(labels, args...); });
   }
 
   prometheus::Registry registry;
@@ -99,11 +104,23 @@ struct MetricsRegistry::Impl {
 
 void Counter::Increment(double by) const { counter_->Increment(by); }
 void Gauge::Set(double value) const { gauge_->Set(value); }
+
+void OptionalGauge::Set(std::optional<double> value) {
+  if (value.has_value()) {
+    if (gauge_ == nullptr) gauge_ = &family_->Add(labels_);
+    gauge_->Set(*value);
+  } else if (gauge_ != nullptr) {
+    family_->Remove(std::exchange(gauge_, nullptr));
+  }
+}
+
 void Histogram::Observe(double value) const { histogram_->Observe(value); }
 
 std::vector<double> LatencyBuckets() {
   return {50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 100e-3, 250e-3, 1, 3, 10, 30};
 }
+
+std::vector<double> FractionBuckets() { return {0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1}; }
 
 MetricsRegistry::MetricsRegistry() : impl_(std::make_unique<Impl>()) {}
 MetricsRegistry::~MetricsRegistry() = default;
@@ -116,6 +133,13 @@ Counter MetricsRegistry::AddCounter(std::string_view name, std::string_view help
 Gauge MetricsRegistry::AddGauge(std::string_view name, std::string_view help, const Labels& labels) {
   impl_->Define(name, {.type = Type::kGauge, .help = std::string(help), .upper_bounds = {}});
   return Gauge(impl_->Add(prometheus::BuildGauge(), name, help, labels));
+}
+
+OptionalGauge MetricsRegistry::AddOptionalGauge(std::string_view name, std::string_view help, const Labels& labels) {
+  impl_->Define(name, {.type = Type::kGauge, .help = std::string(help), .upper_bounds = {}});
+  auto* const family = impl_->InFamily(prometheus::BuildGauge(), name, help,
+                                       [](prometheus::Family<prometheus::Gauge>& built) { return &built; });
+  return OptionalGauge(family, labels);
 }
 
 Histogram MetricsRegistry::AddHistogram(std::string_view name, std::string_view help, const std::vector<double>& upper_bounds,

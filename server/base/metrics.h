@@ -6,12 +6,16 @@
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace prometheus {
 class Counter;
+template <typename T>
+class Family;
 class Gauge;
 class Histogram;
 }  // namespace prometheus
@@ -38,6 +42,19 @@ class Gauge {
   prometheus::Gauge* gauge_;
 };
 
+// A reading that may be missing: its series exists while there is one, and is gone when there is not, so that nobody takes an
+// old value for the present one. One thread at a time.
+class OptionalGauge {
+ public:
+  OptionalGauge(prometheus::Family<prometheus::Gauge>* family, Labels labels) : family_(family), labels_(std::move(labels)) {}
+  void Set(std::optional<double> value);
+
+ private:
+  prometheus::Family<prometheus::Gauge>* family_;
+  Labels labels_;
+  prometheus::Gauge* gauge_ = nullptr;  // null: no series
+};
+
 class Histogram {
  public:
   explicit Histogram(prometheus::Histogram* histogram) : histogram_(histogram) {}
@@ -50,6 +67,9 @@ class Histogram {
 // Upper bounds in seconds of the latency histograms: 15 buckets from 50 µs to 30 s (the 16th is +Inf).
 std::vector<double> LatencyBuckets();
 
+// Upper bounds of shares of what is possible: 13 buckets from 1 % to 110 %, which counts what a cache made faster than memory.
+std::vector<double> FractionBuckets();
+
 // Names follow Prometheus: prefix `ridgeline_`, base units, `_total` on counters. Registering the same name with other help or
 // type aborts: it is our own mistake.
 class MetricsRegistry {
@@ -61,6 +81,8 @@ class MetricsRegistry {
 
   Counter AddCounter(std::string_view name, std::string_view help, const Labels& labels = {});
   Gauge AddGauge(std::string_view name, std::string_view help, const Labels& labels = {});
+  // No series yet.
+  OptionalGauge AddOptionalGauge(std::string_view name, std::string_view help, const Labels& labels = {});
   Histogram AddHistogram(std::string_view name, std::string_view help, const std::vector<double>& upper_bounds,
                          const Labels& labels = {});
 

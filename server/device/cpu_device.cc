@@ -104,6 +104,7 @@ class CpuDevice final : public Device {
 
   MemoryStats memory_stats() const override { return allocator_.stats(); }
   void ResetPeakMemoryStats() override { allocator_.ResetPeaks(); }
+  std::optional<std::int64_t> system_free_bytes() const override { return ReadAvailableMemoryBytes(); }
   std::int64_t EmptyMemoryCache() override { return allocator_.EmptyCache(); }
   absl::Status health() const override { return absl::OkStatus(); }
 

@@ -132,6 +132,11 @@ std::string ReadName(const std::string& root) {
 
 }  // namespace
 
+std::optional<std::int64_t> ReadAvailableMemoryBytes(const std::string& root) {
+  const std::string available = ReadEntry(root + "/proc/meminfo", "MemAvailable");
+  return available.empty() ? std::nullopt : std::optional(ParseKibibytes(available));
+}
+
 CpuInfo ReadCpuInfo(const std::string& root) {
   const std::string max_clock_khz = ReadFile(root + "/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq");
   return {.name = ReadName(root),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace ridgeline::device {
@@ -15,6 +16,9 @@ struct CpuInfo {
   std::int64_t l3_cache_bytes = 0;  // shared
   double max_clock_hz = 0;          // of one core; 0 = unknown
 };
+
+// Memory that the machine could give to new work without swapping; nothing if the kernel does not say.
+std::optional<std::int64_t> ReadAvailableMemoryBytes(const std::string& root = "");
 
 // Reads /proc and /sys below `root` ("" = the machine's own).
 CpuInfo ReadCpuInfo(const std::string& root = "");

@@ -81,12 +81,16 @@ absl::Status CheckComputeCapability(const CudaInfo& info) {
                                                     kLeastComputeCapability, " (Ampere) or newer is needed"));
 }
 
-absl::StatusOr<std::int64_t> MemoryLimitBytes(CudaContext& context, std::int64_t wanted_bytes) {
-  if (wanted_bytes > 0) return wanted_bytes;
+absl::StatusOr<std::int64_t> FreeBytes(CudaContext& context) {
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
   RIDGELINE_RETURN_IF_ERROR(RIDGELINE_CUDA_CALL(context, cudaMemGetInfo, &free_bytes, &total_bytes));
-  const auto free = static_cast<std::int64_t>(free_bytes);
+  return static_cast<std::int64_t>(free_bytes);
+}
+
+absl::StatusOr<std::int64_t> MemoryLimitBytes(CudaContext& context, std::int64_t wanted_bytes) {
+  if (wanted_bytes > 0) return wanted_bytes;
+  RIDGELINE_ASSIGN_OR_RETURN(const std::int64_t free, FreeBytes(context));
   return std::max({free - kReserveBytes, free / 2, kSegmentAlignmentBytes});
 }
 
@@ -163,6 +167,10 @@ class CudaDevice final : public Device {
   void ResetPeakMemoryStats() override {
     device_allocator_.ResetPeaks();
     pinned_allocator_.ResetPeaks();
+  }
+  std::optional<std::int64_t> system_free_bytes() const override {
+    const absl::StatusOr<std::int64_t> free_bytes = FreeBytes(*parts_.context);
+    return free_bytes.ok() ? std::optional(*free_bytes) : std::nullopt;
   }
   std::int64_t EmptyMemoryCache() override { return device_allocator_.EmptyCache() + pinned_allocator_.EmptyCache(); }
 

@@ -62,6 +62,9 @@ struct GpuStatus {
   std::optional<std::int64_t> corrected_ecc_errors;          // since the driver was loaded
   std::optional<std::int64_t> uncorrected_ecc_errors;        // likewise
   std::optional<std::vector<std::string>> throttle_reasons;  // of kThrottleReasons; none: the clocks are not held down
+  std::optional<double> utilization;                         // [0, 1], of the driver's last sample; of all processes
+  std::optional<std::int64_t> xid_errors;                    // since this process began to watch
+  std::optional<std::int64_t> last_xid;                      // of those
 };
 
 // Why a GPU's clocks may be held down, under the names that nvidia-smi and NVML give.
@@ -190,6 +193,9 @@ class Device {
 
   virtual MemoryStats memory_stats() const = 0;
   virtual void ResetPeakMemoryStats() = 0;
+  // Memory that the driver, or the operating system, could give to whoever asks next; nothing if it does not say. Within
+  // milliseconds.
+  virtual std::optional<std::int64_t> system_free_bytes() const { return std::nullopt; }
   // Gives cached segments of idle lanes back to the system; returns their bytes.
   virtual std::int64_t EmptyMemoryCache() = 0;
   // Ok while the device works; UNAVAILABLE with the cause once it is lost.

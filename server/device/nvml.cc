@@ -21,8 +21,25 @@ constexpr int kClockMemory = 2;
 constexpr int kTemperatureGpu = 0;
 constexpr int kEccCorrected = 0;
 constexpr int kEccUncorrected = 1;
-constexpr int kEccSinceDriverLoad = 0;  // "volatile"
-constexpr int kTextBytes = 96;          // NVML_DEVICE_UUID_V2_BUFFER_SIZE; longer than a driver version
+constexpr int kEccSinceDriverLoad = 0;         // "volatile"
+constexpr int kTimeout = 10;                   // NVML_ERROR_TIMEOUT
+constexpr unsigned long long kXidEvent = 0x8;  // nvmlEventTypeXidCriticalError
+constexpr int kTextBytes = 96;                 // NVML_DEVICE_UUID_V2_BUFFER_SIZE; longer than a driver version
+
+// nvmlUtilization_t, in percent.
+struct Utilization {
+  unsigned gpu;
+  unsigned memory;
+};
+
+// nvmlEventData_t.
+struct EventData {
+  NvmlGpu gpu;
+  unsigned long long type;
+  unsigned long long data;  // of an Xid event: the Xid
+  unsigned gpu_instance_id;
+  unsigned compute_instance_id;
+};
 
 struct ThrottleBit {
   unsigned long long bit;
@@ -61,6 +78,11 @@ struct Nvml::Api {
   int (*temperature_celsius)(NvmlGpu, int, unsigned*);
   int (*ecc_errors)(NvmlGpu, int, int, unsigned long long*);
   int (*throttle_reasons)(NvmlGpu, unsigned long long*);
+  int (*utilization)(NvmlGpu, Utilization*);
+  int (*create_event_set)(void**);
+  int (*register_events)(NvmlGpu, unsigned long long, void*);
+  int (*wait_for_event)(void*, EventData*, unsigned);
+  int (*free_event_set)(void*);
 
   absl::Status Load(const DynamicLibrary& library) {
     RIDGELINE_RETURN_IF_ERROR(library.Find("nvmlInit_v2", init));
@@ -73,6 +95,11 @@ struct Nvml::Api {
     RIDGELINE_RETURN_IF_ERROR(library.Find("nvmlDeviceGetEnforcedPowerLimit", power_limit_milliwatts));
     RIDGELINE_RETURN_IF_ERROR(library.Find("nvmlDeviceGetTemperature", temperature_celsius));
     RIDGELINE_RETURN_IF_ERROR(library.Find("nvmlDeviceGetTotalEccErrors", ecc_errors));
+    RIDGELINE_RETURN_IF_ERROR(library.Find("nvmlDeviceGetUtilizationRates", utilization));
+    RIDGELINE_RETURN_IF_ERROR(library.Find("nvmlEventSetCreate", create_event_set));
+    RIDGELINE_RETURN_IF_ERROR(library.Find("nvmlDeviceRegisterEvents", register_events));
+    RIDGELINE_RETURN_IF_ERROR(library.Find("nvmlEventSetWait_v2", wait_for_event));
+    RIDGELINE_RETURN_IF_ERROR(library.Find("nvmlEventSetFree", free_event_set));
     return library.Find("nvmlDeviceGetCurrentClocksThrottleReasons", throttle_reasons);
   }
 };
@@ -90,9 +117,18 @@ absl::StatusOr<std::unique_ptr<Nvml>> Nvml::Create(const std::string& pci_bus_id
   return absl::WrapUnique(new Nvml(std::move(api), gpu));
 }
 
-Nvml::Nvml(std::unique_ptr<const Api> api, void* gpu) : api_(std::move(api)), gpu_(gpu) {}
+Nvml::Nvml(std::unique_ptr<const Api> api, void* gpu) : api_(std::move(api)), gpu_(gpu) {
+  if (api_->create_event_set(&events_) != 0) {
+    events_ = nullptr;
+  } else if (api_->register_events(gpu_, kXidEvent, events_) != 0) {
+    api_->free_event_set(std::exchange(events_, nullptr));
+  }
+}
 
-Nvml::~Nvml() { api_->shutdown(); }
+Nvml::~Nvml() {
+  if (events_ != nullptr) api_->free_event_set(events_);
+  api_->shutdown();
+}
 
 GpuStatus Nvml::Read() const {
   GpuStatus status;
@@ -110,7 +146,26 @@ GpuStatus Nvml::Read() const {
       Ask<std::int64_t, unsigned long long>(api_->ecc_errors, gpu_, kEccUncorrected, kEccSinceDriverLoad);
   const auto mask = Ask<unsigned long long, unsigned long long>(api_->throttle_reasons, gpu_);
   if (mask.has_value()) status.throttle_reasons = ThrottleReasons(*mask);
+  const auto utilization = Ask<Utilization, Utilization>(api_->utilization, gpu_);
+  if (utilization.has_value()) status.utilization = utilization->gpu / 100.0;
+  ReadXids(status);
   return status;
+}
+
+void Nvml::ReadXids(GpuStatus& status) const {
+  base::MutexLock lock(&mutex_);
+  if (events_ == nullptr) return;
+  // Any error but a timeout: it can't be told, e.g. of a GPU that is gone.
+  EventData event = {};
+  int error = 0;
+  while ((error = api_->wait_for_event(events_, &event, /*timeout_ms=*/0)) == 0) {
+    if (event.type != kXidEvent) continue;
+    ++xid_errors_;
+    last_xid_ = static_cast<std::int64_t>(event.data);
+  }
+  if (error != kTimeout) return;
+  status.xid_errors = xid_errors_;
+  status.last_xid = last_xid_;
 }
 
 std::vector<std::string> ThrottleReasons(unsigned long long mask) {

@@ -180,7 +180,7 @@ class AttendWork final : public Work {
     report.bytes = cost.bytes;
     report.workspace_bytes = plan_.workspace_bytes;
     PlaceOnRoofline(surroundings_.roofline, problem_.shape.data_type, report);
-    surroundings_.metrics.CountAttendKernel(plan_.algorithm, report.kernel_time, cost.flops, cost.bytes);
+    surroundings_.metrics.CountAttendKernel(plan_.algorithm, report);
   }
 
   AttendProblem problem_;

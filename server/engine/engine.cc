@@ -2,9 +2,9 @@
 
 #include <optional>
 #include <utility>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/attention/cost.h"
 #include "kernels/common/saturating.h"
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
@@ -18,6 +18,7 @@
 #include "server/engine/lease_sweeper.h"
 #include "server/engine/paged_attend_work.h"
 #include "server/engine/random_rows.h"
+#include "server/engine/report.h"
 #include "server/engine/scheduler.h"
 #include "server/engine/sequence_reader.h"
 #include "server/engine/sequence_writer.h"
@@ -64,8 +65,8 @@ class EngineImpl final : public Engine {
             SchedulerOptions{options.max_queued_requests, options.max_queued_bytes, options.batches, options.serving_waits},
             device, clock, metrics_.scheduler(), answer_threads_)),
         instrument_(device, roofline_, clock, *scheduler_, options.serving_waits),
-        on_scrape_(
-            metrics.OnScrape([this] { metrics_.UpdateOnScrape(scheduler_->load(), kv_caches_.statistics(), device_); })) {}
+        on_scrape_(metrics.OnScrape(
+            [this] { metrics_.UpdateOnScrape(scheduler_->load(), health(), kv_caches_.statistics(), device_); })) {}
 
   ~EngineImpl() override { scheduler_->Drain(absl::InfiniteDuration()); }
 
@@ -79,7 +80,8 @@ class EngineImpl final : public Engine {
     if (!plan.ok()) return Refuse(plan.status(), done);
     WorkTraits traits{.client = std::move(context.caller.client),
                       .device_bytes = kernels::SaturatingAdd(problem->tensor_bytes(), plan->workspace_bytes),
-                      .deadline = context.deadline};
+                      .deadline = context.deadline,
+                      .roof_time = AttendRoofTime(*problem, plan->algorithm)};
     return scheduler_->Submit(MakeAttendWork(*std::move(problem), *std::move(plan), std::move(done), surroundings_),
                               std::move(traits), arrival);
   }
@@ -137,10 +139,9 @@ class EngineImpl final : public Engine {
 
   std::shared_ptr<Call> Benchmark(benchmark::Request request, CallContext context, benchmark::TellEvent tell,
                                   benchmark::Done done) override {
-    auto count_and_tell = [this, tell = std::move(tell)](benchmark::Event event) mutable {
-      if (const auto* const point = std::get_if<benchmark::Point>(&event)) {
-        metrics_.CountBenchmarkPoint(point->skipped_reason.empty());
-      }
+    auto count_and_tell = [this, run = BenchmarkMetrics::Run{.benchmark = request.name, .is_default = request.axes.empty()},
+                           tell = std::move(tell)](benchmark::Event event) mutable {
+      metrics_.benchmarks().Note(event, run);
       tell(std::move(event));
     };
     return instrument_.Start(std::move(request), std::move(context), std::move(count_and_tell), std::move(done));
@@ -164,9 +165,16 @@ class EngineImpl final : public Engine {
     if (!plan.ok()) return Refuse(plan.status(), done);
     for (TensorSource* tensor : {&attend.query, &attend.key, &attend.value}) MakeSmallRandomInline(*tensor);
     WorkTraits traits = TraitsOf(*problem, plan->workspace_bytes, context);
+    if (traits.size == WorkSize::kPrefill) traits.roof_time = AttendRoofTime(attend, plan->algorithm);
     return scheduler_->Submit(std::make_unique<PagedAttendWork>(*std::move(problem), std::move(done),
                                                                 PagedSurroundings{surroundings_, device_, kv_caches_}),
                               std::move(traits), arrival);
+  }
+
+  absl::Duration AttendRoofTime(const AttendProblem& problem, Algorithm algorithm) const {
+    const kernels::attention::Cost cost =
+        kernels::attention::CountCost(problem.shape, problem.sequences.data(), problem.optional_tensors(), algorithm);
+    return RoofTime(roofline_, problem.shape.data_type, cost.flops, cost.bytes);
   }
 
   std::shared_ptr<Call> Refuse(const absl::Status& status, AttendDone& done) {

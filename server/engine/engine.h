@@ -104,7 +104,7 @@ class Engine {
   virtual device::Device& device() = 0;
 
   // Ok while the process is alive in the sense of /healthz: the device is not lost and, if work is pending, it has completed
-  // some within the last minute.
+  // some within the last minute, or what runs is so much that it may take longer.
   virtual absl::Status health() const = 0;
 };
 

@@ -188,7 +188,7 @@ class FuseLaunch final : public Launch {
     report.bytes = cost.bytes;
     report.workspace_bytes = problem_.workspace_bytes(mode);
     PlaceOnRoofline(surroundings.roofline, problem_.shape.data_type, report);
-    surroundings.metrics.CountFuseKernel(problem_.shape.op, mode, report.kernel_time, cost.flops, cost.bytes);
+    surroundings.metrics.CountFuseKernel(problem_.shape.op, mode, report);
   }
 
   FuseWork& work_;

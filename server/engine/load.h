@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "absl/time/time.h"
+
 namespace ridgeline::engine {
 
 struct Load {
@@ -11,6 +13,7 @@ struct Load {
   int lanes = 0;
   int busy_lanes = 0;
   std::int64_t admitted_bytes = 0;
+  absl::Duration silence;  // for which work has been pending and none has completed; zero while none is pending
   bool draining = false;
 };
 

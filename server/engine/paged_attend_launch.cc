@@ -205,7 +205,7 @@ ExecutionReport PagedAttendLaunch::Report() const {
     phase_begin = phase.end.get();
   }
   PlaceOnRoofline(surroundings.roofline, shape_.data_type, report);
-  surroundings.metrics.CountAttendKernel(plan_.algorithm, report.kernel_time, cost.flops, cost.bytes);
+  surroundings.metrics.CountAttendKernel(plan_.algorithm, report);
   return report;
 }
 

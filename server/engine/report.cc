@@ -1,6 +1,8 @@
 #include "server/engine/report.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 
 #include "absl/time/time.h"
 
@@ -17,6 +19,20 @@ void FillRates(ExecutionReport& report) {
   report.bytes_per_second = kernel_seconds > 0 ? bytes / kernel_seconds : 0;
 }
 
+struct RoofSeconds {
+  double memory;
+  double compute;
+};
+
+// Nothing if the peaks are not known.
+std::optional<RoofSeconds> SecondsAtTheRoofs(const Roofline& roofline, kernels::DataType data_type, std::int64_t flops,
+                                             std::int64_t bytes) {
+  const ComputeRoof* compute_roof = roofline.FindComputeRoof(data_type);
+  if (compute_roof == nullptr || compute_roof->flops_per_second <= 0 || roofline.bytes_per_second <= 0) return std::nullopt;
+  return RoofSeconds{.memory = static_cast<double>(bytes) / roofline.bytes_per_second,
+                     .compute = static_cast<double>(flops) / compute_roof->flops_per_second};
+}
+
 }  // namespace
 
 void TakeShare(std::int64_t flops, std::int64_t bytes, ExecutionReport& report) {
@@ -25,16 +41,18 @@ void TakeShare(std::int64_t flops, std::int64_t bytes, ExecutionReport& report) 
   FillRates(report);
 }
 
+absl::Duration RoofTime(const Roofline& roofline, kernels::DataType data_type, std::int64_t flops, std::int64_t bytes) {
+  const std::optional<RoofSeconds> seconds = SecondsAtTheRoofs(roofline, data_type, flops, bytes);
+  return seconds.has_value() ? absl::Seconds(std::max(seconds->memory, seconds->compute)) : absl::ZeroDuration();
+}
+
 void PlaceOnRoofline(const Roofline& roofline, kernels::DataType data_type, ExecutionReport& report) {
   FillRates(report);
-
-  const ComputeRoof* compute_roof = roofline.FindComputeRoof(data_type);
-  if (compute_roof == nullptr || compute_roof->flops_per_second <= 0 || roofline.bytes_per_second <= 0) return;
-  const double memory_seconds = static_cast<double>(report.bytes) / roofline.bytes_per_second;
-  const double compute_seconds = static_cast<double>(report.flops) / compute_roof->flops_per_second;
-  const double roof_seconds = std::max(memory_seconds, compute_seconds);
+  const std::optional<RoofSeconds> seconds = SecondsAtTheRoofs(roofline, data_type, report.flops, report.bytes);
+  if (!seconds.has_value()) return;
+  const double roof_seconds = std::max(seconds->memory, seconds->compute);
   if (roof_seconds <= 0) return;
-  report.bound = memory_seconds >= compute_seconds ? Bound::kMemory : Bound::kCompute;
+  report.bound = seconds->memory >= seconds->compute ? Bound::kMemory : Bound::kCompute;
   const double kernel_seconds = absl::ToDoubleSeconds(report.kernel_time);
   if (kernel_seconds > 0) report.roof_fraction = roof_seconds / kernel_seconds;
 }

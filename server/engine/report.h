@@ -42,6 +42,9 @@ struct ExecutionReport {
   std::vector<KernelPhase> kernel_phases;
 };
 
+// The least time that so much work takes at the device's measured peaks; zero if they are not known.
+absl::Duration RoofTime(const Roofline& roofline, kernels::DataType data_type, std::int64_t flops, std::int64_t bytes);
+
 // Fills rates, intensity, bound and roof_fraction from flops, bytes, kernel_time and the measured roofline. A kernel_time of
 // zero leaves the rates 0. Work is memory-bound when bytes / peak bandwidth >= flops / peak rate; its roof is the larger of
 // both times.

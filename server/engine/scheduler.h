@@ -110,6 +110,8 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   int NumWaiting() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int NumBusyLanes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Pending() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // For which work has been pending and none has completed.
+  absl::Duration Silence(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // How a task's part in a launch ends that ended with `status`.
   Ending EndingOf(Task& task, const Flight& flight, const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

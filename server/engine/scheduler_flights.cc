@@ -203,6 +203,7 @@ Scheduler::Decisions Scheduler::ReturnLane(const Flight& flight, absl::Span<cons
   Decisions decisions;
   base::MutexLock lock(&mutex_);
   ReturnLease(flight);
+  metrics_.lane_busy_seconds.Increment(std::max(0.0, absl::ToDoubleSeconds(now - flight.lease_begin)));
   former_.NoteRelease();
   last_progress_ = now;
   const bool is_typical = !flight.tasks.front()->traits.exclusive;

@@ -8,6 +8,7 @@ namespace ridgeline::engine {
 struct SchedulerMetrics {
   base::Histogram queue_wait_seconds;  // of each request
   base::Histogram batch_requests;      // of each launch
+  base::Counter lane_busy_seconds;     // of all lanes together
 };
 
 }  // namespace ridgeline::engine

@@ -43,7 +43,8 @@ struct WorkTraits {
   std::int64_t tokens = 1;     // what it takes of a launch's budget
   std::string batch_key = {};  // works of one size and equal key may share a launch; empty: it leaves alone
   std::vector<Access> accesses = {};
-  bool exclusive = false;  // it begins when all lanes are free, and nothing else does until it has ended
+  absl::Duration roof_time = {};  // of its kernels at the device's measured peaks; zero: they are short
+  bool exclusive = false;         // it begins when all lanes are free, and nothing else does until it has ended
 };
 
 // Works that leave together, or one alone. Outlived by its members.

@@ -173,51 +173,6 @@ TEST(DeviceTest, MemoryIsCountedResetAndGivenBack) {
   EXPECT_EQ(emptied->peak_allocated_bytes(), 0);
 }
 
-TEST(MetricsTest, PagesAnswer) {
-  Daemon daemon;
-  ASSERT_THAT(Connect(daemon.unix_address()).Attend(RandomRequest(100)), IsOk());
-  const support::HttpResponse metrics = support::HttpRequest("GET", daemon.metrics_address(), "/metrics");
-  EXPECT_EQ(metrics.code, 200);
-  for (const char* name :
-       {"ridgeline_rpc_requests_total{code=\"OK\",method=\"ridgeline.v1.AttentionService/Attend\"} 1",
-        "ridgeline_rpc_duration_seconds", "ridgeline_kernel_seconds", "ridgeline_flops_total", "ridgeline_lanes_busy 0",
-        "ridgeline_queue_wait_seconds", "ridgeline_allocator_allocated_bytes", "ridgeline_allocator_reserved_bytes",
-        "ridgeline_allocator_retries_total", "ridgeline_allocator_out_of_memory_total", "ridgeline_build_info"}) {
-    EXPECT_THAT(metrics.body, HasSubstr(name));
-  }
-  EXPECT_EQ(support::HttpRequest("GET", daemon.metrics_address(), "/healthz").body, "ok\n");
-  EXPECT_EQ(support::HttpRequest("GET", daemon.metrics_address(), "/readyz").code, 200);
-  EXPECT_EQ(support::HttpRequest("GET", daemon.metrics_address(), "/").code, 404);
-  EXPECT_EQ(support::HttpRequest("GET", daemon.metrics_address(), "/metricsx").code, 404);
-  EXPECT_EQ(support::HttpRequest("POST", daemon.metrics_address(), "/metrics").code, 405);
-}
-
-TEST(MetricsTest, NoHistogramHasMoreThanSixteenBuckets) {
-  Daemon daemon;
-  ASSERT_THAT(Connect(daemon.unix_address()).Attend(RandomRequest(100)), IsOk());
-  std::map<std::string, int> buckets;  // of a series, its le aside
-  const std::vector<std::string> lines =
-      absl::StrSplit(support::HttpRequest("GET", daemon.metrics_address(), "/metrics").body, '\n', absl::SkipEmpty());
-  for (const std::string& line : lines) {
-    const std::size_t le = line.find("le=\"");
-    if (line.find("_bucket{") != std::string::npos && le != std::string::npos) ++buckets[line.substr(0, le)];
-  }
-  EXPECT_FALSE(buckets.empty());
-  for (const auto& [series, count] : buckets) EXPECT_LE(count, 16) << series;
-}
-
-TEST(MetricsTest, PromtoolFindsNothingToSay) {
-  if (std::system("promtool --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "no promtool (Debian package prometheus)";
-  Daemon daemon;
-  ASSERT_THAT(Connect(daemon.unix_address()).Attend(RandomRequest(100)), IsOk());
-  const std::string path = absl::StrCat(daemon.folder(), "/metrics");
-  const std::string output = absl::StrCat(daemon.folder(), "/promtool");
-  std::ofstream(path) << support::HttpRequest("GET", daemon.metrics_address(), "/metrics").body;
-  EXPECT_EQ(std::system(absl::StrCat("promtool check metrics <", path, " >", output, " 2>&1").c_str()), 0);
-  std::ifstream said(output);
-  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(said), {}), "");
-}
-
 TEST(DrainTest, AdmittedWorkIsAnsweredAndTheExitIsClean) {
   Daemon daemon({"--lanes=1"});
   std::atomic<int> answered = 0;

@@ -14,6 +14,7 @@
 namespace ridgeline::base {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -45,6 +46,22 @@ TEST(MetricsTest, SeriesOfOneNameShareAFamily) {
   EXPECT_EQ(text.find("# TYPE"), text.rfind("# TYPE"));
   EXPECT_THAT(text, HasSubstr("{kind=\"small\"} 2\n"));
   EXPECT_THAT(text, HasSubstr("{kind=\"large\"} 3\n"));
+}
+
+TEST(MetricsTest, AReadingThatGoesTakesItsSeriesWithIt) {
+  MetricsRegistry registry;
+  OptionalGauge power = registry.AddOptionalGauge("ridgeline_power_watts", "Power.", {{"gpu", "a"}});
+  OptionalGauge other = registry.AddOptionalGauge("ridgeline_power_watts", "Power.", {{"gpu", "b"}});
+  EXPECT_THAT(registry.Serialize(), Not(HasSubstr("ridgeline_power_watts"))) << "there was no reading yet";
+  power.Set(350);
+  other.Set(0);
+  EXPECT_THAT(registry.Serialize(),
+              AllOf(HasSubstr("ridgeline_power_watts{gpu=\"a\"} 350\n"), HasSubstr("ridgeline_power_watts{gpu=\"b\"} 0\n")));
+  power.Set(std::nullopt);
+  EXPECT_THAT(registry.Serialize(), AllOf(Not(HasSubstr("gpu=\"a\"")), HasSubstr("gpu=\"b\"")));
+  power.Set(std::nullopt);
+  power.Set(351);
+  EXPECT_THAT(registry.Serialize(), HasSubstr("ridgeline_power_watts{gpu=\"a\"} 351\n"));
 }
 
 TEST(MetricsDeathTest, OneNameHasOneMeaning) {
@@ -90,6 +107,14 @@ TEST(MetricsTest, ThreadsMayCountAndScrapeAtOnce) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_THAT(registry.Serialize(), HasSubstr("ridgeline_things_total 4000\n"));
+}
+
+TEST(MetricsTest, FractionsHaveBucketsOnBothSidesOfTheWhole) {
+  const std::vector<double> bounds = FractionBuckets();
+  EXPECT_LE(bounds.size(), 15);
+  EXPECT_LT(bounds.front(), 1);
+  EXPECT_GT(bounds.back(), 1);
+  EXPECT_TRUE(std::is_sorted(bounds.begin(), bounds.end()));
 }
 
 TEST(MetricsTest, LatencyHistogramsHaveAtMost16Buckets) {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -29,6 +30,7 @@ class CpuInfoTest : public ::testing::Test {
     std::filesystem::create_directories((root_ / path).parent_path());
     std::ofstream(root_ / path) << text;
   }
+  std::optional<std::int64_t> ReadAvailable() { return ReadAvailableMemoryBytes(root_.string()); }
   CpuInfo Read() { return ReadCpuInfo(root_.string()); }
 
   std::filesystem::path root_;
@@ -106,11 +108,18 @@ TEST_F(CpuInfoTest, ControlGroupVersion1) {
   EXPECT_GE(cores, 1);
 }
 
+TEST_F(CpuInfoTest, AvailableMemoryIsWhatTheKernelSays) {
+  EXPECT_EQ(ReadAvailable(), std::nullopt) << "an old kernel says nothing";
+  Write("proc/meminfo", "MemTotal:       16777216 kB\nMemAvailable:    1024 kB\n");
+  EXPECT_EQ(ReadAvailable(), 1024 * kKiB);
+}
+
 TEST(CpuInfo, OfThisMachine) {
   const CpuInfo info = ReadCpuInfo();
   EXPECT_FALSE(info.name.empty());
   EXPECT_GE(info.usable_cores, 1);
   EXPECT_GT(info.memory_bytes, 0);
+  EXPECT_GT(ReadAvailableMemoryBytes().value_or(0), 0);
 }
 
 }  // namespace

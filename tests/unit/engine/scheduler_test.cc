@@ -28,6 +28,7 @@ namespace {
 using support::IsOk;
 using support::StatusIs;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -41,7 +42,9 @@ class SchedulerTest : public ::testing::Test {
     device_ = std::make_unique<support::FlakyDevice>(MakeDevice(num_lanes));
     scheduler_ = std::make_shared<Scheduler>(
         SchedulerOptions{.max_queued_requests = 1024, .max_queued_bytes = 1 << 20, .batches = limits}, *device_, clock_,
-        SchedulerMetrics{registry_.AddHistogram("wait", "", {1}), registry_.AddHistogram("batch", "", {1})}, answer_threads_);
+        SchedulerMetrics{registry_.AddHistogram("wait", "", {1}), registry_.AddHistogram("batch", "", {1}),
+                         registry_.AddCounter("lane_busy", "")},
+        answer_threads_);
   }
   ~SchedulerTest() override {
     for (int lane = 0; lane < device_->num_lanes(); ++lane) device_->ReleaseCompletions(lane);
@@ -68,6 +71,37 @@ class SchedulerTest : public ::testing::Test {
   std::unique_ptr<support::FlakyDevice> device_;
   std::shared_ptr<Scheduler> scheduler_;
 };
+
+TEST_F(SchedulerTest, ALaunchThatTakesLongByItsSizeIsBusyNotDead) {
+  Build(1);
+  Fate long_one("long"), waiting("waiting");
+  device_->HoldCompletions(0);
+  Submit(long_one, {.roof_time = absl::Minutes(1)});
+  device_->AwaitHeldCompletion(0);
+  Submit(waiting, {});
+  clock_.Advance(absl::Minutes(50));
+  EXPECT_THAT(scheduler_->health(), IsOk()) << "a slow kernel takes many times what the device's peaks allow";
+  EXPECT_EQ(scheduler_->load().silence, absl::Minutes(50));
+  clock_.Advance(absl::Minutes(2));
+  EXPECT_THAT(scheduler_->health(), StatusIs(absl::StatusCode::kUnavailable)) << "but none takes for ever";
+  device_->ReleaseCompletions(0);
+  for (Fate* fate : {&long_one, &waiting}) EXPECT_THAT(fate->Wait(), IsOk());
+  scheduler_->Drain(absl::InfiniteDuration());
+  EXPECT_THAT(scheduler_->health(), IsOk());
+  EXPECT_EQ(scheduler_->load().silence, absl::ZeroDuration());
+}
+
+TEST_F(SchedulerTest, LanesAreCountedBusyForAsLongAsLaunchesHaveThem) {
+  Build(2);
+  Fate first("first"), second("second");
+  Occupy(first, 0);
+  Occupy(second, 1);
+  clock_.Advance(absl::Seconds(3));
+  for (const int lane : {0, 1}) device_->ReleaseCompletions(lane);
+  for (Fate* fate : {&first, &second}) EXPECT_THAT(fate->Wait(), IsOk());
+  scheduler_->Drain(absl::InfiniteDuration());
+  EXPECT_THAT(registry_.Serialize(), HasSubstr("\nlane_busy 6\n"));
+}
 
 TEST_F(SchedulerTest, WhatCollectedWhileTheLaneWasBusyLeavesTogether) {
   Build(1);
