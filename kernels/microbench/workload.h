@@ -9,9 +9,11 @@
 #include "kernels/common/executor.h"
 #include "kernels/microbench/access_pattern.h"
 #include "kernels/microbench/compute_peak.h"
+#include "kernels/microbench/divergence.h"
 #include "kernels/microbench/gemm_ladder.h"
 #include "kernels/microbench/intensity.h"
 #include "kernels/microbench/memory_hierarchy.h"
+#include "kernels/microbench/occupancy.h"
 #include "kernels/microbench/softmax_passes.h"
 
 namespace ridgeline::kernels::microbench {
@@ -25,8 +27,9 @@ inline void RunOnCpu(const EmptyParams& params, Executor& executor) {
   executor.ParallelFor(params.tasks, [](std::int64_t /*task*/, int /*slot*/) {});
 }
 
-using Workload = std::variant<EmptyParams, StreamParams, RegisterParams, LinkParams, ChaseParams, FmaParams, IntensityParams,
-                              StridedParams, VectorCopyParams, TransposeParams, SoftmaxPassesParams, GemmRungParams>;
+using Workload =
+    std::variant<EmptyParams, StreamParams, RegisterParams, LinkParams, ChaseParams, FmaParams, IntensityParams, StridedParams,
+                 VectorCopyParams, TransposeParams, SoftmaxPassesParams, GemmRungParams, DivergenceParams, OccupancyParams>;
 
 template <typename Params>
 concept HasCpuKernel = requires(const Params& params, Executor& executor) {

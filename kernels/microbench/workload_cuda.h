@@ -26,6 +26,8 @@ CudaStatus LaunchOnCuda(const StreamParams& params, const CudaSite& site);
 CudaStatus LaunchOnCuda(const RegisterParams& params, const CudaSite& site);
 CudaStatus LaunchOnCuda(const LinkParams& params, const CudaSite& site);
 CudaStatus LaunchOnCuda(const ChaseParams& params, const CudaSite& site);
+CudaStatus LaunchOnCuda(const DivergenceParams& params, const CudaSite& site);
+CudaStatus LaunchOnCuda(const OccupancyParams& params, const CudaSite& site);
 
 template <typename Params>
 concept HasCudaKernel = requires(const Params& params, const CudaSite& site) {

@@ -1,5 +1,6 @@
 #include "server/device/cpu_device.h"
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -101,6 +102,12 @@ class CpuDevice final : public Device {
   }
 
   absl::StatusOr<Buffer> Allocate(std::int64_t size_bytes) override { return allocator_.Allocate(SharedPool(), size_bytes); }
+
+  absl::StatusOr<std::shared_ptr<void>> AllocateHostMemory(HostMemoryKind /*kind*/, std::int64_t size_bytes) override {
+    RIDGELINE_ASSIGN_OR_RETURN(Buffer buffer, allocator_.Allocate(SharedPool(), size_bytes));
+    const auto owner = std::make_shared<Buffer>(std::move(buffer));
+    return std::shared_ptr<void>(owner, owner->data());
+  }
 
   MemoryStats memory_stats() const override { return allocator_.stats(); }
   void ResetPeakMemoryStats() override { allocator_.ResetPeaks(); }

@@ -107,9 +107,19 @@ absl::Status CpuLane::CopyPages(const kernels::kv_cache::CopyPagesParams& params
 }
 
 absl::Status CpuLane::Copy(Buffer& destination, const Buffer& source, std::int64_t size_bytes) {
-  QueueKernel([to = destination.data(), from = source.data(), size_bytes](kernels::Executor& executor) {
-    kernels::microbench::CopyOnCpu(to, from, size_bytes, executor);
-  });
+  return QueueCopy(destination.data(), source.data(), size_bytes);
+}
+
+absl::Status CpuLane::CopyFromHost(Buffer& destination, const void* source, std::int64_t size_bytes) {
+  return QueueCopy(destination.data(), source, size_bytes);
+}
+
+absl::Status CpuLane::CopyToHost(void* destination, const Buffer& source, std::int64_t size_bytes) {
+  return QueueCopy(destination, source.data(), size_bytes);
+}
+
+absl::Status CpuLane::QueueCopy(void* destination, const void* source, std::int64_t size_bytes) {
+  QueueKernel([=](kernels::Executor& executor) { kernels::microbench::CopyOnCpu(destination, source, size_bytes, executor); });
   return absl::OkStatus();
 }
 

@@ -39,6 +39,8 @@ class CpuLane final : public Lane {
   absl::Status GatherKeyValue(const kernels::kv_cache::GatherParams& params) override;
   absl::Status CopyPages(const kernels::kv_cache::CopyPagesParams& params) override;
   absl::Status Copy(Buffer& destination, const Buffer& source, std::int64_t size_bytes) override;
+  absl::Status CopyFromHost(Buffer& destination, const void* source, std::int64_t size_bytes) override;
+  absl::Status CopyToHost(void* destination, const Buffer& source, std::int64_t size_bytes) override;
   absl::Status Gemm(kernels::DataType type, std::int64_t m, std::int64_t n, std::int64_t k, const Buffer& a, const Buffer& b,
                     Buffer& c) override;
   absl::Status Run(const kernels::microbench::Workload& workload) override;
@@ -49,6 +51,7 @@ class CpuLane final : public Lane {
   CpuLane(int lane_idx, CachingAllocator& allocator, ThreadPool& pool, std::unique_ptr<LaneWorker> worker)
       : lane_idx_(lane_idx), allocator_(allocator), pool_(pool), worker_(std::move(worker)) {}
 
+  absl::Status QueueCopy(void* destination, const void* source, std::int64_t size_bytes);
   // Queues a kernel; once `cancel` is set it starts no further task. Null: it runs to its end.
   void QueueKernel(absl::AnyInvocable<void(kernels::Executor&)> kernel, CancelToken cancel = nullptr);
 

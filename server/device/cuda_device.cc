@@ -19,6 +19,7 @@
 #include "server/device/cpu_info.h"
 #include "server/device/cublas_library.h"
 #include "server/device/cuda_context.h"
+#include "server/device/cuda_host_memory.h"
 #include "server/device/cuda_info.h"
 #include "server/device/cuda_lane.h"
 #include "server/device/cuda_memory.h"
@@ -160,6 +161,15 @@ class CudaDevice final : public Device {
   absl::StatusOr<Buffer> Allocate(std::int64_t size_bytes) override {
     RIDGELINE_RETURN_IF_ERROR(health());
     return device_allocator_.Allocate(SharedPool(), size_bytes);
+  }
+
+  absl::StatusOr<std::shared_ptr<void>> AllocateHostMemory(HostMemoryKind kind, std::int64_t size_bytes) override {
+    if (size_bytes > parts_.pinned_limit_bytes) {
+      const absl::Status refusal = absl::ResourceExhaustedError(
+          absl::StrCat("out of host memory: ", size_bytes, " bytes requested, the limit is ", parts_.pinned_limit_bytes));
+      return base::WithReason(refusal, base::kReasonOutOfMemory);
+    }
+    return AllocateCudaHostMemory(*parts_.context, kind, size_bytes);
   }
 
   MemoryStats memory_stats() const override { return device_allocator_.stats(); }

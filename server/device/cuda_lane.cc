@@ -211,6 +211,25 @@ absl::Status CudaLane::Copy(Buffer& destination, const Buffer& source, std::int6
   return absl::OkStatus();
 }
 
+absl::Status CudaLane::CopyFromHost(Buffer& destination, const void* source, std::int64_t size_bytes) {
+  return QueueHostCopy(destination.data(), source, size_bytes, cudaMemcpyHostToDevice);
+}
+
+absl::Status CudaLane::CopyToHost(void* destination, const Buffer& source, std::int64_t size_bytes) {
+  return QueueHostCopy(destination, source.data(), size_bytes, cudaMemcpyDeviceToHost);
+}
+
+absl::Status CudaLane::QueueHostCopy(void* destination, const void* source, std::int64_t size_bytes, cudaMemcpyKind direction) {
+  RIDGELINE_RETURN_IF_ERROR(context_.loss().status());
+  // CUDA holds up the thread that issues a copy of pageable memory: that be the lane's own.
+  upload_bytes_ = kernels::SaturatingAdd(upload_bytes_, size_bytes);
+  Queue([=, this] {
+    return RIDGELINE_CUDA_CALL(context_, cudaMemcpyAsync, destination, source, static_cast<std::size_t>(size_bytes), direction,
+                               stream_.get());
+  });
+  return absl::OkStatus();
+}
+
 absl::Status CudaLane::Gemm(kernels::DataType type, std::int64_t m, std::int64_t n, std::int64_t k, const Buffer& a,
                             const Buffer& b, Buffer& c) {
   RIDGELINE_RETURN_IF_ERROR(context_.loss().status());

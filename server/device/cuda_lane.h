@@ -64,6 +64,8 @@ class CudaLane final : public Lane {
   absl::Status GatherKeyValue(const kernels::kv_cache::GatherParams& params) override;
   absl::Status CopyPages(const kernels::kv_cache::CopyPagesParams& params) override;
   absl::Status Copy(Buffer& destination, const Buffer& source, std::int64_t size_bytes) override;
+  absl::Status CopyFromHost(Buffer& destination, const void* source, std::int64_t size_bytes) override;
+  absl::Status CopyToHost(void* destination, const Buffer& source, std::int64_t size_bytes) override;
   absl::Status Gemm(kernels::DataType type, std::int64_t m, std::int64_t n, std::int64_t k, const Buffer& a, const Buffer& b,
                     Buffer& c) override;
   absl::Status Run(const kernels::microbench::Workload& workload) override;
@@ -76,6 +78,7 @@ class CudaLane final : public Lane {
 
   // Queues work for the lane's thread. What it issues counts as completed when the stream has run it.
   void Queue(LaneWorker::Work work);
+  absl::Status QueueHostCopy(void* destination, const void* source, std::int64_t size_bytes, cudaMemcpyKind direction);
   absl::StatusOr<std::vector<KernelPhase>> AttendStandard(const kernels::attention::AttentionPlan& plan,
                                                           const kernels::attention::AttentionParams& params,
                                                           absl::Span<const kernels::attention::Sequence> sequences,

@@ -96,6 +96,13 @@ struct MemoryStats {
   double fragmentation = 0;
 };
 
+// How the host memory of a copy is known to the device. The CPU device's kinds are all alike.
+enum class HostMemoryKind {
+  kPageable,    // as any program has it: copies go through memory of the driver's
+  kPinned,      // taken from the driver, which keeps it in its place
+  kRegistered,  // as any program has it, then given to the driver to keep in its place
+};
+
 // Set when nobody wants the result of queued work any more. Shared between the engine, which sets it, and the device, which may
 // then skip or cut short the work; completion still comes.
 using CancelToken = std::shared_ptr<std::atomic<bool>>;
@@ -156,6 +163,10 @@ class Lane {
   // For measuring: destination = source, both at least size_bytes.
   virtual absl::Status Copy(Buffer& destination, const Buffer& source, std::int64_t size_bytes) = 0;
 
+  // For measuring: the first size_bytes of either, as one copy from or to host memory, which lives until completion.
+  virtual absl::Status CopyFromHost(Buffer& destination, const void* source, std::int64_t size_bytes) = 0;
+  virtual absl::Status CopyToHost(void* destination, const Buffer& source, std::int64_t size_bytes) = 0;
+
   // For measuring: C[m,n] (float32) = A[m,k] · B[n,k]ᵀ, A and B of `type`.
   virtual absl::Status Gemm(kernels::DataType type, std::int64_t m, std::int64_t n, std::int64_t k, const Buffer& a,
                             const Buffer& b, Buffer& c) = 0;
@@ -188,8 +199,12 @@ class Device {
       std::optional<kernels::attention::Algorithm> requested) const = 0;
 
   // Uninitialised memory that any lane may use, e.g. the arena of a KV cache; to be let go only when all work that uses it is
-  // known to have completed. 0 bytes: an empty buffer. Errors as Lane's. Thread-safe, and so are the four below.
+  // known to have completed. 0 bytes: an empty buffer. Errors as Lane's. Thread-safe, and so are the five below.
   virtual absl::StatusOr<Buffer> Allocate(std::int64_t size_bytes) = 0;
+
+  // For measuring: `size_bytes`, at least 1, of host memory of that kind, uninitialised; goes back with its last owner, when no
+  // copy uses it any more. Slow: the system pins each page. Errors as Lane's.
+  virtual absl::StatusOr<std::shared_ptr<void>> AllocateHostMemory(HostMemoryKind kind, std::int64_t size_bytes) = 0;
 
   virtual MemoryStats memory_stats() const = 0;
   virtual void ResetPeakMemoryStats() = 0;

@@ -75,6 +75,16 @@ class FlakyLane final : public Lane {
     return lane_.Copy(destination, source, size_bytes);
   }
 
+  absl::Status CopyFromHost(Buffer& destination, const void* source, std::int64_t size_bytes) override {
+    RIDGELINE_RETURN_IF_ERROR(faults_.CountCall());
+    return lane_.CopyFromHost(destination, source, size_bytes);
+  }
+
+  absl::Status CopyToHost(void* destination, const Buffer& source, std::int64_t size_bytes) override {
+    RIDGELINE_RETURN_IF_ERROR(faults_.CountCall());
+    return lane_.CopyToHost(destination, source, size_bytes);
+  }
+
   absl::Status Gemm(DataType type, std::int64_t m, std::int64_t n, std::int64_t k, const Buffer& a, const Buffer& b,
                     Buffer& c) override {
     RIDGELINE_RETURN_IF_ERROR(faults_.CountCall());
@@ -177,6 +187,11 @@ void FlakyDevice::Lose(const absl::Status& cause) {
 absl::StatusOr<Buffer> FlakyDevice::Allocate(std::int64_t size_bytes) {
   RIDGELINE_RETURN_IF_ERROR(faults_.CountCall());
   return device_->Allocate(size_bytes);
+}
+
+absl::StatusOr<std::shared_ptr<void>> FlakyDevice::AllocateHostMemory(device::HostMemoryKind kind, std::int64_t size_bytes) {
+  RIDGELINE_RETURN_IF_ERROR(faults_.CountCall());
+  return device_->AllocateHostMemory(kind, size_bytes);
 }
 
 absl::Status FlakyDevice::health() const {

@@ -59,8 +59,8 @@ class Gate {
 };
 
 // Fallible calls, over the device and all lanes in the order in which they are made: Allocate, Upload, UploadRandom, Attend,
-// Fuse, Download, AppendKeyValue, GatherKeyValue, CopyPages, Copy, Gemm, Run, Record, and OnComplete, whose callback gets the
-// error.
+// Fuse, Download, AppendKeyValue, GatherKeyValue, CopyPages, Copy, CopyFromHost, CopyToHost, Gemm, Run, Record,
+// AllocateHostMemory, and OnComplete, whose callback gets the error.
 class FlakyDevice final : public device::Device {
  public:
   explicit FlakyDevice(std::unique_ptr<device::Device> device);
@@ -87,6 +87,7 @@ class FlakyDevice final : public device::Device {
     return device_->PlanAttention(shape, sequences, requested);
   }
   absl::StatusOr<device::Buffer> Allocate(std::int64_t size_bytes) override;
+  absl::StatusOr<std::shared_ptr<void>> AllocateHostMemory(device::HostMemoryKind kind, std::int64_t size_bytes) override;
   device::MemoryStats memory_stats() const override { return device_->memory_stats(); }
   void ResetPeakMemoryStats() override { device_->ResetPeakMemoryStats(); }
   std::int64_t EmptyMemoryCache() override { return device_->EmptyMemoryCache(); }

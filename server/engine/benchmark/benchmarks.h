@@ -18,7 +18,7 @@ Benchmark AllocatorPairs();
 Benchmark BatchSize();
 Benchmark Fusion(device::DeviceType type);
 
-// Effects of a GPU alone: no device has them yet.
+// Effects that a CPU does not have.
 Benchmark Divergence();
 Benchmark Occupancy();
 Benchmark Transfer();

@@ -52,6 +52,8 @@ class TimedLane final : public device::Lane {
   absl::Status GatherKeyValue(const kernels::kv_cache::GatherParams&) override { return absl::OkStatus(); }
   absl::Status CopyPages(const kernels::kv_cache::CopyPagesParams&) override { return absl::OkStatus(); }
   absl::Status Copy(Buffer&, const Buffer&, std::int64_t) override { return absl::OkStatus(); }
+  absl::Status CopyFromHost(Buffer&, const void*, std::int64_t) override { return absl::OkStatus(); }
+  absl::Status CopyToHost(void*, const Buffer&, std::int64_t) override { return absl::OkStatus(); }
   absl::Status Gemm(kernels::DataType, std::int64_t, std::int64_t, std::int64_t, const Buffer&, const Buffer&,
                     Buffer&) override {
     return absl::OkStatus();
