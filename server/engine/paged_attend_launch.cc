@@ -184,9 +184,21 @@ kernels::attention::Cost PagedAttendLaunch::CostOf(std::int64_t first_sequence, 
   return kernels::attention::CountCost(shape, sequences_.data() + first_sequence, common().optional_tensors(), plan_.algorithm);
 }
 
+kernels::attention::Cost PagedAttendLaunch::WholeCost() const {
+  kernels::attention::Cost cost = CostOf(0, shape_.num_sequences);
+  if (plan_.cascade != nullptr) cost.bytes -= plan_.cascade->saved_bytes;
+  return cost;
+}
+
+std::int64_t PagedAttendLaunch::ShareOf(std::int64_t member_bytes, const ExecutionReport& launch) const {
+  if (plan_.cascade == nullptr) return member_bytes;
+  const auto bytes_of_all = static_cast<double>(CostOf(0, shape_.num_sequences).bytes);
+  return static_cast<std::int64_t>(static_cast<double>(member_bytes) / bytes_of_all * static_cast<double>(launch.bytes));
+}
+
 ExecutionReport PagedAttendLaunch::Report() const {
   const AttendSurroundings& surroundings = surroundings_.attend;
-  const kernels::attention::Cost cost = CostOf(0, shape_.num_sequences);
+  const kernels::attention::Cost cost = WholeCost();
   ExecutionReport report;
   report.device = surroundings.device.name;
   report.kernel = plan_.kernel;
@@ -213,7 +225,7 @@ AttendResult PagedAttendLaunch::ResultOf(const Part& part, const AttendProblem& 
   AttendResult result;
   result.report = launch;
   const kernels::attention::Cost cost = CostOf(part.first_sequence, part.num_sequences);
-  TakeShare(cost.flops, cost.bytes, result.report);
+  TakeShare(cost.flops, ShareOf(cost.bytes, launch), result.report);
   if (problem.discard) return result;
   const auto slice = [this](std::int64_t begin_bytes, std::int64_t size_bytes) -> std::shared_ptr<const device::HostBuffer> {
     if (size_bytes == 0) return nullptr;

@@ -52,6 +52,10 @@ class PagedAttendLaunch final : public Launch {
   kernels::attention::AttentionParams Params() const;
   // Of the sequences given, which have the launch's shape.
   kernels::attention::Cost CostOf(std::int64_t first_sequence, std::int64_t num_sequences) const;
+  // Of all of them, with what they share counted once.
+  kernels::attention::Cost WholeCost() const;
+  // Of what the launch moved, the part of a member that would have moved so much by itself.
+  std::int64_t ShareOf(std::int64_t member_bytes, const ExecutionReport& launch) const;
   // Of the launch as a whole.
   ExecutionReport Report() const;
   AttendResult ResultOf(const Part& part, const AttendProblem& problem, const ExecutionReport& launch) const;

@@ -129,6 +129,15 @@ std::int64_t PartFloats(const AttentionShape& shape, std::int64_t query_tokens) 
   return SaturatingMultiply({kCascadePasses, query_tokens, shape.query_heads, shape.value_head_dim + 1});
 }
 
+// Of keys and values, less what there is to move instead: the queries once more, and the parts, written and read.
+std::int64_t SavedBytes(const AttentionShape& shape, const SharedPrefixes& prefixes) {
+  constexpr std::int64_t kWrittenAndRead = 2 * sizeof(float);
+  const std::int64_t query_bytes =
+      SaturatingMultiply({prefixes.query_tokens, shape.query_heads, shape.head_dim, ElementBytes(shape.data_type)});
+  const std::int64_t part_bytes = SaturatingMultiply({PartFloats(shape, prefixes.query_tokens), kWrittenAndRead});
+  return SaturatingMultiply({prefixes.saved_tokens, TokenBytes(shape)}) - SaturatingAdd(query_bytes, part_bytes);
+}
+
 // Of both passes' parts, before the workspace of a pass itself.
 std::int64_t PartsBytes(const AttentionShape& shape, std::int64_t query_tokens) {
   return RoundUp(PartFloats(shape, query_tokens) * static_cast<std::int64_t>(sizeof(float)), kWorkspaceAlignment);
@@ -178,8 +187,10 @@ AttentionPlan CombinePasses(const AttentionShape& shape, const SharedPrefixes& p
   plan.workspace_bytes =
       SaturatingAdd(PartsBytes(shape, prefixes.query_tokens), std::max(prefix_pass.workspace_bytes, tail_pass.workspace_bytes));
   plan.merge_workspace_bytes = std::max(prefix_pass.merge_workspace_bytes, tail_pass.merge_workspace_bytes);
-  plan.cascade = std::make_shared<const CascadePlan>(CascadePlan{
-      .passes = {prefix_pass, tail_pass}, .num_prefixes = prefixes.num_prefixes, .query_tokens = prefixes.query_tokens});
+  plan.cascade = std::make_shared<const CascadePlan>(CascadePlan{.passes = {prefix_pass, tail_pass},
+                                                                 .num_prefixes = prefixes.num_prefixes,
+                                                                 .query_tokens = prefixes.query_tokens,
+                                                                 .saved_bytes = SavedBytes(shape, prefixes)});
   return plan;
 }
 

@@ -54,6 +54,7 @@ struct CascadePlan {
   AttentionPlan passes[kCascadePasses];
   std::int64_t num_prefixes;
   std::int64_t query_tokens;
+  std::int64_t saved_bytes;  // that the passes move less, through device memory, than CountCost has for the problem as one
 };
 
 // Of the plans of both passes.

@@ -198,6 +198,18 @@ TEST(CascadeTest, LittleIsNotWorthASecondPass) {
   EXPECT_TRUE(CascadePays(Shape(), prefixes));
 }
 
+TEST(CascadeTest, SavesThePrefixLessWhatTheSecondPassMoves) {
+  Batch batch;
+  for (int i = 0; i < 3; ++i) batch.Add(4 * kPage + 1, 4, 0);
+  const AttentionShape shape = Shape();
+  const AttentionPlan plan = CombinePasses(shape, batch.Find(), {}, {});
+  const std::int64_t element_bytes = ElementBytes(shape.data_type);
+  const std::int64_t prefix_bytes = 4 * kPage * shape.kv_heads * (shape.head_dim + shape.value_head_dim) * element_bytes;
+  const std::int64_t query_bytes = 3 * shape.query_heads * shape.head_dim * element_bytes;
+  const std::int64_t part_bytes = 3 * shape.query_heads * (shape.value_head_dim + 1) * 4;
+  EXPECT_EQ(plan.cascade->saved_bytes, 2 * prefix_bytes - query_bytes - 2 * 2 * part_bytes);
+}
+
 TEST(CascadeTest, PassesHaveTheirOwnPartsOfTheWorkspace) {
   Batch batch;
   for (const std::int64_t tail : {5, 1, 40}) batch.Add(4 * kPage + tail, 4, 0);
