@@ -23,6 +23,15 @@ __device__ __forceinline__ void ClusterSync() {
 #endif
 }
 
+// Arrives at the barrier that lies at `barrier`, a shared address, in the cluster's block `rank`. PTX ISA, "mbarrier.arrive".
+__device__ __forceinline__ void ArriveInCluster([[maybe_unused]] std::uint32_t barrier, [[maybe_unused]] int rank) {
+#if __CUDA_ARCH__ >= 900
+  std::uint32_t remote;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;\n" : "=r"(remote) : "r"(barrier), "r"(rank));
+  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];\n" ::"r"(remote) : "memory");
+#endif
+}
+
 // Writes 16 bytes to where `local`, a shared address, lies in the cluster's block `rank`; they count for the barrier that lies
 // there at `barrier`. Who has waited for that barrier sees them: no fence, which would wait for stores to global memory too.
 // PTX ISA, "st.async".

@@ -28,6 +28,16 @@ __device__ __forceinline__ void TensorLoad(std::uint32_t destination, const CUte
       : "memory");
 }
 
+// The same to that place in each block of the cluster whose bit `blocks` has, and for the barrier there.
+__device__ __forceinline__ void TensorLoadToCluster(std::uint32_t destination, const CUtensorMap* map, std::uint32_t barrier,
+                                                    const TensorPlace& place, std::uint16_t blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+      "[%1, {%3, %4, %5, %6}], [%2], %7;\n" ::"r"(destination),
+      "l"(map), "r"(barrier), "r"(place.x), "r"(place.y), "r"(place.z), "r"(place.w), "h"(blocks)
+      : "memory");
+}
+
 // Queues the copy of a box from shared memory; what lies outside the tensor is not written.
 __device__ __forceinline__ void TensorStore(const CUtensorMap* map, std::uint32_t source, const TensorPlace& place) {
   asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];\n" ::"l"(map), "r"(source),

@@ -25,8 +25,9 @@ struct VectorCopyParams {
 };
 
 enum class TransposeMethod : std::uint8_t {
-  kRows,  // reads rows, writes columns: each element of a column lies in another line, and page
-  kTiles  // tiles of 16 x 16, so that all of a line is used while it is near
+  kRows,        // reads rows, writes columns: each element of a column lies in another line, and page
+  kTiles,       // by tiles, so that all of a line is used while it is near; CUDA: through shared memory
+  kPaddedTiles  // CUDA: the tile's rows are one element apart, so that its columns lie in all banks
 };
 
 // destination[j, i] = source[i, j] of a square matrix. Leading dimensions may be larger than the size: a power of two makes all

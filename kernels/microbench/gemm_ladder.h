@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/common/data_type.h"
 #include "kernels/common/executor.h"
 
 namespace ridgeline::kernels::microbench {
@@ -25,6 +26,31 @@ struct GemmRungParams {
   float* c;
   void* workspace;  // kTiled: GemmWorkspaceBytesOnCpu, aligned to 64; else null
 };
+
+enum class CudaGemmRung : std::uint8_t {
+  kNaive,          // a thread an element of C; the lanes of a warp read rows of A
+  kCoalesced,      // the same, but lanes read along a row of B, and write along one of C
+  kSharedTiles,    // tiles of A and B in shared memory: each element is read from memory once a tile
+  kRegisterTiles,  // 8 x 8 elements of C in a thread's registers: each element in shared memory is read once for eight
+  kMma,            // the matrix unit by mma.sync, copies that pass by the registers (cp.async)
+  kWgmma,          // the matrix unit by wgmma, fed by the copy engine (TMA), whose boxes two blocks share; sm_90a
+  kLibrary         // cuBLAS
+};
+
+// The ladder on CUDA: C = A · B, float32 sums. float32 up to kRegisterTiles, bfloat16 for kMma and kWgmma; the library has
+// both.
+struct CudaGemmRungParams {
+  CudaGemmRung rung;
+  DataType type;  // of a and b
+  std::int64_t m, n, k;
+  const void* a;             // [m, k]
+  const void* b;             // [k, n]; float32 rungs but the library
+  const void* b_transposed;  // [n, k]; the others
+  float* c;                  // [m, n]
+};
+
+// What the copy engine can describe, and the kernel can store: whole units of 16 bytes in a row of a and b, of 8 in one of c.
+constexpr bool WgmmaRungFits(std::int64_t n, std::int64_t k) { return k % 8 == 0 && n % 2 == 0; }
 
 void RunOnCpu(const GemmRungParams& params, Executor& executor);
 

@@ -20,7 +20,7 @@ struct SoftmaxPassesParams {
   float* output;       // [rows, columns]
   std::int64_t rows;
   std::int64_t columns;  // a multiple of kSoftmaxGranule
-  float* scratch;        // [num_slots, columns]; kOne only, else null
+  float* scratch;        // [num_slots, columns]; kOne on the CPU only, else null
 };
 
 inline constexpr std::int64_t kSoftmaxGranule = 64;

@@ -27,9 +27,9 @@ inline void RunOnCpu(const EmptyParams& params, Executor& executor) {
   executor.ParallelFor(params.tasks, [](std::int64_t /*task*/, int /*slot*/) {});
 }
 
-using Workload =
-    std::variant<EmptyParams, StreamParams, RegisterParams, LinkParams, ChaseParams, FmaParams, IntensityParams, StridedParams,
-                 VectorCopyParams, TransposeParams, SoftmaxPassesParams, GemmRungParams, DivergenceParams, OccupancyParams>;
+using Workload = std::variant<EmptyParams, StreamParams, RegisterParams, LinkParams, ChaseParams, FmaParams, CudaFmaParams,
+                              MatrixPeakParams, IntensityParams, StridedParams, VectorCopyParams, TransposeParams,
+                              SoftmaxPassesParams, GemmRungParams, CudaGemmRungParams, DivergenceParams, OccupancyParams>;
 
 template <typename Params>
 concept HasCpuKernel = requires(const Params& params, Executor& executor) {

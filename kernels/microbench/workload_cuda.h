@@ -26,6 +26,14 @@ CudaStatus LaunchOnCuda(const StreamParams& params, const CudaSite& site);
 CudaStatus LaunchOnCuda(const RegisterParams& params, const CudaSite& site);
 CudaStatus LaunchOnCuda(const LinkParams& params, const CudaSite& site);
 CudaStatus LaunchOnCuda(const ChaseParams& params, const CudaSite& site);
+CudaStatus LaunchOnCuda(const CudaFmaParams& params, const CudaSite& site);
+CudaStatus LaunchOnCuda(const MatrixPeakParams& params, const CudaSite& site);
+CudaStatus LaunchOnCuda(const IntensityParams& params, const CudaSite& site);
+CudaStatus LaunchOnCuda(const StridedParams& params, const CudaSite& site);
+CudaStatus LaunchOnCuda(const VectorCopyParams& params, const CudaSite& site);
+CudaStatus LaunchOnCuda(const TransposeParams& params, const CudaSite& site);
+CudaStatus LaunchOnCuda(const SoftmaxPassesParams& params, const CudaSite& site);
+CudaStatus LaunchOnCuda(const CudaGemmRungParams& params, const CudaSite& site);
 CudaStatus LaunchOnCuda(const DivergenceParams& params, const CudaSite& site);
 CudaStatus LaunchOnCuda(const OccupancyParams& params, const CudaSite& site);
 

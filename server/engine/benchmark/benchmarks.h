@@ -6,13 +6,13 @@
 namespace ridgeline::engine::benchmark {
 
 Benchmark MemoryHierarchy(device::DeviceType type);
-Benchmark ComputePeak();
-Benchmark RooflineSweep();
-Benchmark Coalescing();
+Benchmark ComputePeak(device::DeviceType type);
+Benchmark RooflineSweep(device::DeviceType type);
+Benchmark Coalescing(device::DeviceType type);
 Benchmark AttentionAlgorithms();
-Benchmark OnlineSoftmax();
+Benchmark OnlineSoftmax(device::DeviceType type);
 Benchmark LaunchOverhead();
-Benchmark GemmLadder();
+Benchmark GemmLadder(device::DeviceType type);
 Benchmark Precision();
 Benchmark AllocatorPairs();
 Benchmark BatchSize();

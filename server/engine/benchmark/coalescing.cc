@@ -22,12 +22,23 @@ using kernels::microbench::TransposeMethod;
 using kernels::microbench::TransposeParams;
 using kernels::microbench::VectorCopyParams;
 
-constexpr std::int64_t kFootprintElements = 16 << 20;  // 64 MiB: beyond the caches
-constexpr std::int64_t kCopyElements = 2048;           // 8 KiB, which stay in the first cache: from memory alignment is free
-constexpr std::int64_t kCopyPasses = 4096;
+constexpr char kName[] = "coalescing";
 constexpr std::int64_t kStructureFields = 8;
-constexpr std::int64_t kMatrixSize = 4096;
-constexpr std::int64_t kPadding = 16;  // elements: one line
+constexpr std::int64_t kPadding = 16;  // elements: one line of a CPU's cache
+
+// What is accessed, large and small enough for the device.
+struct Sizes {
+  std::int64_t footprint_elements;  // beyond the caches
+  std::int64_t copy_elements, copy_passes;
+  std::int64_t matrix_size;
+};
+// A copy of 8 KiB stays in the first cache: from memory alignment is free. A GPU's warps see it from memory, too.
+constexpr Sizes kCpuSizes = {16 << 20, 2048, 4096, 4096};
+constexpr Sizes kCudaSizes = {64 << 20, 64 << 20, 1, 8192};
+
+const Sizes& SizesOf(const PointContext& context) {
+  return context.device.info().type == device::DeviceType::kCpu ? kCpuSizes : kCudaSizes;
+}
 
 struct Arrays {
   Buffer source, destination;
@@ -47,41 +58,44 @@ absl::Status CheckStrided(device::Lane& lane, const Arrays& arrays, const Stride
 
 absl::StatusOr<Subject> MakeStrided(const PointContext& context, std::int64_t stride) {
   const int num_slices = context.device.info().compute_units;
+  const std::int64_t footprint = SizesOf(context).footprint_elements;
   auto arrays = std::make_shared<Arrays>();
-  RIDGELINE_ASSIGN_OR_RETURN(arrays->source, RandomFloats(context, kFootprintElements));
+  RIDGELINE_ASSIGN_OR_RETURN(arrays->source, RandomFloats(context, footprint));
   RIDGELINE_ASSIGN_OR_RETURN(arrays->destination, EmptyFloats(context, num_slices));
   const StridedParams params{.source = static_cast<const float*>(arrays->source.data()),
-                             .count = kFootprintElements / stride,
+                             .count = footprint / stride,
                              .stride = stride,
                              .slice_sums = static_cast<float*>(arrays->destination.data())};
   return Subject{
-      .kernel = absl::StrCat("strided_cpu[stride=", stride, "]"),
+      .kernel = absl::StrCat(KernelName(context, "strided"), "[stride=", stride, "]"),
       .flops = params.count,
       .bytes = params.count * 4,
       .queue = [params, arrays](device::Lane& lane) { return lane.Run(params); },
       .check = [&lane = context.lane, params, arrays, num_slices] { return CheckStrided(lane, *arrays, params, num_slices); }};
 }
 
-absl::Status CheckSame(device::Lane& lane, const Arrays& arrays, std::int64_t offset) {
-  RIDGELINE_ASSIGN_OR_RETURN(const std::vector<float> from, ReadFloats(lane, arrays.source, offset + kCopyElements));
-  RIDGELINE_ASSIGN_OR_RETURN(const std::vector<float> to, ReadFloats(lane, arrays.destination, offset + kCopyElements));
+absl::Status CheckSame(device::Lane& lane, const Arrays& arrays, std::int64_t offset, std::int64_t elements) {
+  RIDGELINE_ASSIGN_OR_RETURN(const std::vector<float> from, ReadFloats(lane, arrays.source, offset + elements));
+  RIDGELINE_ASSIGN_OR_RETURN(const std::vector<float> to, ReadFloats(lane, arrays.destination, offset + elements));
   if (std::equal(from.begin() + offset, from.end(), to.begin() + offset)) return absl::OkStatus();
   return absl::InternalError("the copy differs from its source");
 }
 
 // Buffers begin at a line; an offset of so many elements makes every vector that is longer cross one.
 absl::StatusOr<Subject> MakeMisaligned(const PointContext& context, std::int64_t offset) {
+  const auto [footprint, elements, passes, matrix_size] = SizesOf(context);
   auto arrays = std::make_shared<Arrays>();
-  RIDGELINE_ASSIGN_OR_RETURN(arrays->source, RandomFloats(context, offset + kCopyElements));
-  RIDGELINE_ASSIGN_OR_RETURN(arrays->destination, EmptyFloats(context, offset + kCopyElements));
+  RIDGELINE_ASSIGN_OR_RETURN(arrays->source, RandomFloats(context, offset + elements));
+  RIDGELINE_ASSIGN_OR_RETURN(arrays->destination, EmptyFloats(context, offset + elements));
   const VectorCopyParams params{.source = static_cast<const float*>(arrays->source.data()) + offset,
                                 .destination = static_cast<float*>(arrays->destination.data()) + offset,
-                                .elements = kCopyElements,
-                                .passes = kCopyPasses};
-  return Subject{.kernel = absl::StrCat("vector_copy_cpu[offset=", offset, ",passes=", kCopyPasses, "]"),
-                 .bytes = 2 * kCopyElements * 4 * kCopyPasses,
-                 .queue = [params, arrays](device::Lane& lane) { return lane.Run(params); },
-                 .check = [&lane = context.lane, arrays, offset] { return CheckSame(lane, *arrays, offset); }};
+                                .elements = elements,
+                                .passes = passes};
+  return Subject{
+      .kernel = absl::StrCat(KernelName(context, "vector_copy"), "[offset=", offset, ",passes=", passes, "]"),
+      .bytes = 2 * elements * 4 * passes,
+      .queue = [params, arrays](device::Lane& lane) { return lane.Run(params); },
+      .check = [&lane = context.lane, arrays, offset, count = elements] { return CheckSame(lane, *arrays, offset, count); }};
 }
 
 absl::Status CheckTransposed(device::Lane& lane, const Arrays& arrays, const TransposeParams& params) {
@@ -102,15 +116,15 @@ absl::StatusOr<Subject> MakeTranspose(const PointContext& context, TransposeMeth
   TransposeParams params{.method = method,
                          .source = nullptr,
                          .destination = nullptr,
-                         .size = kMatrixSize,
-                         .source_stride = kMatrixSize,
-                         .destination_stride = kMatrixSize + padding};
+                         .size = SizesOf(context).matrix_size,
+                         .source_stride = SizesOf(context).matrix_size,
+                         .destination_stride = SizesOf(context).matrix_size + padding};
   auto arrays = std::make_shared<Arrays>();
   RIDGELINE_ASSIGN_OR_RETURN(arrays->source, RandomFloats(context, params.size * params.source_stride));
   RIDGELINE_ASSIGN_OR_RETURN(arrays->destination, EmptyFloats(context, params.size * params.destination_stride));
   params.source = static_cast<const float*>(arrays->source.data());
   params.destination = static_cast<float*>(arrays->destination.data());
-  return Subject{.kernel = absl::StrCat("transpose_cpu[", context.values.Word("pattern"), "]"),
+  return Subject{.kernel = absl::StrCat(KernelName(context, "transpose"), "[", context.values.Word("pattern"), "]"),
                  .bytes = 2 * params.size * params.size * 4,
                  .queue = [params, arrays](device::Lane& lane) { return lane.Run(params); },
                  .check = [&lane = context.lane, params, arrays] { return CheckTransposed(lane, *arrays, params); }};
@@ -123,6 +137,9 @@ absl::StatusOr<Subject> Make(const PointContext& context) {
   if (pattern == "misaligned") return MakeMisaligned(context, step);
   if (pattern == "structures") return MakeStrided(context, kStructureFields);
   if (pattern == "arrays") return MakeStrided(context, 1);
+  if (pattern == "transpose_naive") return MakeTranspose(context, TransposeMethod::kRows, 0);
+  if (pattern == "transpose_shared") return MakeTranspose(context, TransposeMethod::kTiles, 0);
+  if (pattern == "transpose_shared_padded") return MakeTranspose(context, TransposeMethod::kPaddedTiles, 0);
   if (pattern == "transpose_tiled") return MakeTranspose(context, TransposeMethod::kTiles, 0);
   return MakeTranspose(context, TransposeMethod::kRows, pattern == "transpose_padded" ? kPadding : 0);
 }
@@ -148,19 +165,20 @@ Judgement Judge(absl::Span<const Point> points, const device::DeviceInfo& /*devi
                           "one element of each line: %s of useful bytes, dense %s, %.3g times as many",
                           RateText(sparse->report.bytes_per_second, "B"), RateText(dense->report.bytes_per_second, "B"), loss),
                       .findings = {{"dense_over_stride_16", loss, "useful bandwidth of dense access over that of stride 16"}}};
-  const Point* const rows = at("transpose_rows", 1);
-  const Point* const tiled = at("transpose_tiled", 1);
-  if (rows != nullptr && tiled != nullptr) {
-    judgement.findings.push_back({"transpose_tiled_speed_up", SpeedUp(*rows, *tiled), "tiles over plain rows"});
-  }
+  const auto compare = [&](const char* finding, const char* slow, const char* fast, const char* what) {
+    const Point* const slower = at(slow, 1);
+    const Point* const faster = at(fast, 1);
+    if (slower != nullptr && faster != nullptr) judgement.findings.push_back({finding, SpeedUp(*slower, *faster), what});
+  };
+  compare("transpose_tiled_speed_up", "transpose_rows", "transpose_tiled", "tiles over plain rows");
+  compare("transpose_shared_speed_up", "transpose_naive", "transpose_shared", "tiles in shared memory over plain rows");
+  compare("transpose_padding_speed_up", "transpose_shared", "transpose_shared_padded", "what bank conflicts cost");
   return judgement;
 }
 
-}  // namespace
-
-Benchmark Coalescing() {
+Benchmark OnCpu() {
   return {
-      .name = "coalescing",
+      .name = kName,
       .claim =
           "Memory moves in whole lines: bytes that are fetched and not used cost as much as those that are. "
           "Stride: one element in `step` of 64 MiB is read. Misaligned: vectors that begin `step` elements beyond a "
@@ -171,10 +189,28 @@ Benchmark Coalescing() {
                    {"stride", "misaligned", "arrays", "structures", "transpose_rows", "transpose_padded", "transpose_tiled"}),
                IntegerAxis("step", "elements of 4 bytes; 1 for patterns that have none", 1, 4096, {1, 2, 4, 8, 16, 32, 64})},
       .plot = {.x_axis = "step", .y = "bytes_per_second"},
-      .unsupported_reason = &NeedsCpuDevice,
+      .unsupported_reason = &AnyDeviceWillDo,
       .makes_sense = &MakesSense,
       .make_subject = &Make,
       .judge = &Judge};
 }
+
+Benchmark OnCuda() {
+  Benchmark benchmark = OnCpu();
+  benchmark.claim =
+      "A warp's accesses are served together, by lines of 128 bytes in sectors of 32: bytes that are fetched and not used cost "
+      "as much as those that are. Stride: one element in `step` of 256 MiB is read. Misaligned: a copy of 256 MiB whose warps "
+      "begin `step` elements beyond a line. Structures: one field of eight, against an array of that field. Transposition of "
+      "an 8192 x 8192 matrix: naive, through tiles in shared memory, whose columns lie in one bank, and with those tiles "
+      "padded.";
+  benchmark.axes[0] = WordAxis(
+      "pattern", "the order of access",
+      {"stride", "misaligned", "arrays", "structures", "transpose_naive", "transpose_shared", "transpose_shared_padded"});
+  return benchmark;
+}
+
+}  // namespace
+
+Benchmark Coalescing(device::DeviceType type) { return type == device::DeviceType::kCpu ? OnCpu() : OnCuda(); }
 
 }  // namespace ridgeline::engine::benchmark

@@ -8,6 +8,7 @@
 #include "kernels/microbench/compute_peak.h"
 #include "server/base/status_macros.h"
 #include "server/engine/benchmark/benchmarks.h"
+#include "server/engine/benchmark/compute_peak.h"
 #include "server/engine/benchmark/matrix_product.h"
 #include "server/engine/benchmark/pieces.h"
 
@@ -21,16 +22,11 @@ using kernels::microbench::FmaType;
 constexpr std::int64_t kIterations = 200'000;  // long beside what it takes to wake a thread
 constexpr std::int64_t kMatrixSize = 1024;
 
-// The same chain, element by element. Fused multiply-adds are rounded once everywhere, so not a bit may differ.
 template <typename T>
 double Reference(const FmaParams& params) {
   double sum = 0;
   for (int c = 0; c < params.chains; ++c) {
-    auto x = static_cast<T>(c + 1);
-    for (std::int64_t i = 0; i < params.iterations; ++i) {
-      x = std::fma(x, static_cast<T>(kernels::microbench::kFmaFactor), static_cast<T>(kernels::microbench::kFmaAddend));
-    }
-    sum += static_cast<double>(x);
+    sum += static_cast<double>(FmaChainAtEnd(static_cast<T>(c + 1), params.iterations));
   }
   return sum;
 }
@@ -102,9 +98,7 @@ Judgement Judge(absl::Span<const Point> points, const device::DeviceInfo& device
   return judgement;
 }
 
-}  // namespace
-
-Benchmark ComputePeak() {
+Benchmark OnCpu() {
   return {.name = "compute_peak",
           .claim =
               "Arithmetic reaches its peak only when enough independent operations are under way to hide each other's "
@@ -117,10 +111,14 @@ Benchmark ComputePeak() {
                         .default_values = {"1", "2", "4", "8", "12"},
                         .choices = {"1", "2", "4", "8", "12"}}},
           .plot = {.x_axis = "chains", .y = "flops_per_second"},
-          .unsupported_reason = &NeedsCpuDevice,
+          .unsupported_reason = &AnyDeviceWillDo,
           .makes_sense = &MakesSense,
           .make_subject = &Make,
           .judge = &Judge};
 }
+
+}  // namespace
+
+Benchmark ComputePeak(device::DeviceType type) { return type == device::DeviceType::kCpu ? OnCpu() : ComputePeakOnCuda(); }
 
 }  // namespace ridgeline::engine::benchmark

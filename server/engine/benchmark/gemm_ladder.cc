@@ -12,6 +12,7 @@
 #include "kernels/microbench/microbench.h"
 #include "server/base/status_macros.h"
 #include "server/engine/benchmark/benchmarks.h"
+#include "server/engine/benchmark/gemm_ladder.h"
 #include "server/engine/benchmark/pieces.h"
 
 namespace ridgeline::engine::benchmark {
@@ -117,9 +118,7 @@ Judgement Judge(absl::Span<const Point> points, const device::DeviceInfo& /*devi
                        {"tiled_over_library", of_library, "at the largest size"}}};
 }
 
-}  // namespace
-
-Benchmark GemmLadder() {
+Benchmark OnCpu() {
   return {.name = "gemm_ladder",
           .claim =
               "The same product, several times faster with each idea: read along rows, keep blocks in the cache, keep tiles "
@@ -127,9 +126,13 @@ Benchmark GemmLadder() {
           .axes = {WordAxis("rung", "of the ladder", {"naive", "reordered", "blocked", "tiled", "library"}),
                    IntegerAxis("size", "rows and columns of each matrix", 16, 16384, {128, 255, 256, 257, 512})},
           .plot = {.x_axis = "size", .y = "flops_per_second"},
-          .unsupported_reason = &NeedsCpuDevice,
+          .unsupported_reason = &AnyDeviceWillDo,
           .make_subject = &Make,
           .judge = &Judge};
 }
+
+}  // namespace
+
+Benchmark GemmLadder(device::DeviceType type) { return type == device::DeviceType::kCpu ? OnCpu() : GemmLadderOnCuda(); }
 
 }  // namespace ridgeline::engine::benchmark

@@ -20,10 +20,16 @@ using kernels::microbench::kSoftmaxGranule;
 using kernels::microbench::SoftmaxPasses;
 using kernels::microbench::SoftmaxPassesParams;
 
-constexpr std::int64_t kElements = 16 << 20;
+constexpr char kName[] = "online_softmax";
+constexpr std::int64_t kCpuElements = 16 << 20, kCudaElements = 64 << 20;
 
-// What one core can hold near it: half of a second-level cache.
-constexpr std::int64_t kFastMemoryBytes = 512 << 10;
+bool IsCpu(const PointContext& context) { return context.device.info().type == device::DeviceType::kCpu; }
+
+// What one core can hold near it: half of a second-level cache. Of a multiprocessor: a block's shared memory.
+std::int64_t FastMemoryBytes(const PointContext& context) {
+  constexpr std::int64_t kCpuBytes = 512 << 10, kReservedBytes = 2 << 10;
+  return IsCpu(context) ? kCpuBytes : context.device.info().l1_cache_bytes - kReservedBytes;
+}
 
 struct Arrays {
   Buffer input, output, scratch;
@@ -66,23 +72,23 @@ absl::StatusOr<Subject> Make(const PointContext& context) {
   SoftmaxPassesParams params{};
   params.passes = PassesOf(context.values.Word("passes"));
   params.columns = context.values.Integer("columns");
-  params.rows = std::max<std::int64_t>(1, kElements / params.columns);
-  if (params.passes == SoftmaxPasses::kOne && params.columns * 4 > kFastMemoryBytes) {
+  params.rows = std::max<std::int64_t>(1, (IsCpu(context) ? kCpuElements : kCudaElements) / params.columns);
+  if (params.passes == SoftmaxPasses::kOne && params.columns * 4 > FastMemoryBytes(context)) {
     return absl::InvalidArgumentError(absl::StrCat("a row of ", SizeText(static_cast<double>(params.columns * 4)),
                                                    " does not fit into a core's fast memory, of which ",
-                                                   SizeText(kFastMemoryBytes), " are used"));
+                                                   SizeText(static_cast<double>(FastMemoryBytes(context))), " are used"));
   }
   const std::int64_t elements = params.rows * params.columns;
   auto arrays = std::make_shared<Arrays>();
   RIDGELINE_ASSIGN_OR_RETURN(arrays->input, RandomFloats(context, elements));
   RIDGELINE_ASSIGN_OR_RETURN(arrays->output, EmptyFloats(context, elements));
-  if (params.passes == SoftmaxPasses::kOne) {
+  if (params.passes == SoftmaxPasses::kOne && IsCpu(context)) {
     RIDGELINE_ASSIGN_OR_RETURN(arrays->scratch, EmptyFloats(context, context.device.info().compute_units * params.columns));
   }
   params.input = static_cast<const float*>(arrays->input.data());
   params.output = static_cast<float*>(arrays->output.data());
   params.scratch = static_cast<float*>(arrays->scratch.data());
-  return Subject{.kernel = absl::StrCat("softmax_cpu[passes=", Reads(params.passes), "]"),
+  return Subject{.kernel = absl::StrCat(KernelName(context, "softmax"), "[passes=", Reads(params.passes), "]"),
                  .flops = 4 * elements,  // subtract, exponential as one, add, scale
                  .bytes = (Reads(params.passes) + 1) * elements * 4,
                  .workspace_bytes = arrays->scratch.size_bytes(),
@@ -114,10 +120,8 @@ Judgement Judge(absl::Span<const Point> points, const device::DeviceInfo& /*devi
       .findings = {{"two_over_three_passes", gain, "speed-up on the longest rows"}}};
 }
 
-}  // namespace
-
-Benchmark OnlineSoftmax() {
-  return {.name = "online_softmax",
+Benchmark OnCpu() {
+  return {.name = kName,
           .claim =
               "Softmax need not read its row three times: with a running maximum that rescales the sum (online) two reads "
               "do, and one if the row stays in fast memory. It pays where a row is longer than the caches. 16 Mi elements.",
@@ -125,9 +129,24 @@ Benchmark OnlineSoftmax() {
                    IntegerAxis("columns", "elements of a row", kSoftmaxGranule, std::int64_t{1} << 26,
                                {1024, 16384, 131072, 1048576, 4194304}, kSoftmaxGranule)},
           .plot = {.x_axis = "columns", .y = "elements_per_second"},
-          .unsupported_reason = &NeedsCpuDevice,
+          .unsupported_reason = &AnyDeviceWillDo,
           .make_subject = &Make,
           .judge = &Judge};
 }
+
+Benchmark OnCuda() {
+  Benchmark benchmark = OnCpu();
+  benchmark.claim =
+      "Softmax need not read its row three times: with a running maximum that rescales the sum (online) two reads do, and one "
+      "if the row stays in shared memory. It pays where the rows under way, two on each multiprocessor, are larger than the L2 "
+      "cache. A block a row, 64 Mi elements.";
+  benchmark.axes[1] = IntegerAxis("columns", "elements of a row", kSoftmaxGranule, std::int64_t{1} << 26,
+                                  {1024, 8192, 32768, 131072, 262144}, kSoftmaxGranule);
+  return benchmark;
+}
+
+}  // namespace
+
+Benchmark OnlineSoftmax(device::DeviceType type) { return type == device::DeviceType::kCpu ? OnCpu() : OnCuda(); }
 
 }  // namespace ridgeline::engine::benchmark

@@ -79,7 +79,8 @@ absl::StatusOr<Subject> Make(const PointContext& context) {
   params.source = static_cast<const float*>(arrays->source.data());
   params.slice_sums = static_cast<float*>(arrays->slice_sums.data());
   return Subject{
-      .kernel = absl::StrCat("intensity_cpu[join=", params.join, ",multiply_adds=", params.multiply_adds, "]"),
+      .kernel =
+          absl::StrCat(KernelName(context, "intensity"), "[join=", params.join, ",multiply_adds=", params.multiply_adds, "]"),
       .flops = bytes / 16 * flops_per_16_bytes,
       .bytes = bytes,
       .queue = [params, arrays](device::Lane& lane) { return lane.Run(params); },
@@ -117,7 +118,9 @@ Judgement Judge(absl::Span<const Point> points, const device::DeviceInfo& /*devi
 
 }  // namespace
 
-Benchmark RooflineSweep() {
+Benchmark RooflineSweep(device::DeviceType type) {
+  // Beyond the caches of either.
+  const std::int64_t array_bytes = (type == device::DeviceType::kCpu ? 64 : 512) * kMi;
   const std::vector<std::string> intensities = {"1/16", "1/8", "1/4", "1/2", "1",   "2",   "4",   "8",
                                                 "16",   "32",  "64",  "128", "256", "512", "1024"};
   return {.name = "roofline",
@@ -125,10 +128,10 @@ Benchmark RooflineSweep() {
               "What limits a kernel is the smaller of two: bandwidth times its arithmetic intensity, and the arithmetic "
               "peak. Raising the intensity is free until the ridge point, and buys nothing after it.",
           .axes = {WordAxis("flops_per_byte", "arithmetic intensity: FLOP for each byte read", intensities),
-                   IntegerAxis("array_bytes", "bytes that are read once", 16 * 1024, std::int64_t{1} << 36, {64 * kMi},
+                   IntegerAxis("array_bytes", "bytes that are read once", 16 * 1024, std::int64_t{1} << 36, {array_bytes},
                                kIntensityGranule * 4)},
           .plot = {.x_axis = "flops_per_byte", .y = "flops_per_second"},
-          .unsupported_reason = &NeedsCpuDevice,
+          .unsupported_reason = &AnyDeviceWillDo,
           .make_subject = &Make,
           .judge = &Judge};
 }

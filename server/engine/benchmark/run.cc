@@ -107,7 +107,7 @@ class Execution {
     report.flops = subject.flops;
     report.bytes = subject.bytes;
     report.workspace_bytes = subject.workspace_bytes;
-    PlaceOnRoofline(surroundings_.roofline, subject.data_type, report);
+    PlaceOnRoofline(subject.has_roof ? surroundings_.roofline : Roofline(), subject.data_type, report);
     if (subject.figures != nullptr) point.figures = subject.figures(point.statistics.median);
   }
 

@@ -33,6 +33,7 @@ struct Subject {
   std::string kernel_reason = {};
   std::optional<kernels::attention::Algorithm> algorithm = {};
   kernels::DataType data_type = kernels::DataType::kFloat32;  // of the inputs: which compute roof there is
+  bool has_roof = true;                                       // false: none was measured for what computes here
   // What one run must compute and move, by formula.
   std::int64_t flops = 0;
   std::int64_t bytes = 0;

@@ -147,8 +147,7 @@ TEST_F(RunTest, EveryRowThatTheCpuHasIsTested) {
 TEST_F(RunTest, WhatACudaDeviceLacksIsSaidInASentence) {
   device::DeviceInfo cuda = device_.info();
   cuda.type = device::DeviceType::kCuda;
-  const std::set<std::string> lacking = {"compute_peak",   "roofline",        "coalescing", "gemm_ladder",
-                                         "online_softmax", "launch_overhead", "allocator"};
+  const std::set<std::string> lacking = {"launch_overhead", "allocator"};
   for (const Benchmark& benchmark : Benchmarks(cuda.type)) {
     const std::string reason = benchmark.unsupported_reason(cuda);
     EXPECT_EQ(reason.empty(), !lacking.contains(benchmark.name)) << benchmark.name;

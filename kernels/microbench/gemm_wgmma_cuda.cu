@@ -1,0 +1,211 @@
+// The ladder's top rung: wgmma fed by the copy engine. bfloat16, B transposed, so that rows of either operand run along K.
+// Clusters of two blocks, as many as the chip holds, take one square of C after the other; each block has half of its rows.
+// What both need of B comes from memory once: each block fetches half of it for the two.
+//
+//   gmem A, B ──TMA, B to both blocks──► smem ring[stage] ──wgmma──► 64 x 256 sums a warpgroup ──► gmem C
+//     producer warp              full[] / empty[]            two consumer warpgroups
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/common/cluster.cuh"
+#include "kernels/common/cuda_launch.cuh"
+#include "kernels/common/mbarrier.cuh"
+#include "kernels/common/register_budget.cuh"
+#include "kernels/common/rounding.h"
+#include "kernels/common/shared_memory.cuh"
+#include "kernels/common/tensor_copy.cuh"
+#include "kernels/common/tensor_map.h"
+#include "kernels/common/wgmma.cuh"
+#include "kernels/microbench/gemm_ladder_cuda.h"
+
+namespace ridgeline::kernels::microbench {
+namespace {
+
+constexpr int kTileRows = 128, kTileColumns = 256, kDepth = 64, kStages = 4;
+constexpr int kClusterBlocks = 2, kConsumers = 2, kConsumerRows = 64;
+constexpr int kThreads = 128 * (1 + kConsumers);
+constexpr int kBoxRows = 128;  // of A all, of B what one block fetches
+constexpr int kRowBytes = kDepth * 2;
+constexpr int kStageBytes = (kTileRows + kTileColumns) * kRowBytes;
+constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;
+static_assert(kRowBytes == 128, "a row of a stage is a row of the swizzle");
+static_assert(kTileRows == kBoxRows && kTileColumns == kClusterBlocks * kBoxRows, "a box for each block");
+static_assert(kTileRows == kConsumers * kConsumerRows, "a consumer has the rows of one wgmma");
+
+// Squares of C are taken in bands of so many rows of squares, down each column of the band, so that those under way at one time
+// share their rows of A and B.
+constexpr int kBandSquares = 8;
+
+struct SharedStorage {
+  alignas(1024) std::uint8_t a[kStages][kTileRows * kRowBytes];
+  alignas(1024) std::uint8_t b[kStages][kTileColumns * kRowBytes];
+  std::uint64_t full[kStages];   // the stage's bytes have come
+  std::uint64_t empty[kStages];  // the consumers of both blocks have read it
+};
+
+struct Arguments {
+  CUtensorMap a, b;
+  int m, n;
+  int num_steps;      // of kDepth along K
+  int rows, columns;  // of squares of C
+  float* c;           // [m, n]
+};
+
+struct Square {
+  int row, column;
+};
+
+__device__ __forceinline__ Square SquareAt(const Arguments& arguments, int idx) {
+  const int band_size = kBandSquares * arguments.columns;
+  const int first_row = idx / band_size * kBandSquares, in_band = idx % band_size;
+  const int band_rows = min(kBandSquares, arguments.rows - first_row);
+  return {first_row + in_band % band_rows, in_band / band_rows};
+}
+
+// Place in the ring, and the parity of the round.
+struct RingPlace {
+  int stage = 0;
+  std::uint32_t parity = 0;
+
+  __device__ __forceinline__ void Advance() {
+    if (++stage < kStages) return;
+    stage = 0;
+    parity ^= 1;
+  }
+};
+
+// By one thread of each block.
+__device__ __forceinline__ void Produce(const Arguments& arguments, SharedStorage& storage, int rank) {
+  constexpr std::uint16_t kBothBlocks = (1 << kClusterBlocks) - 1;
+  RingPlace place;
+  for (int idx = static_cast<int>(blockIdx.x) / kClusterBlocks; idx < arguments.rows * arguments.columns;
+       idx += static_cast<int>(gridDim.x) / kClusterBlocks) {
+    const Square square = SquareAt(arguments, idx);
+    const int row = (square.row * kClusterBlocks + rank) * kTileRows, column = square.column * kTileColumns + rank * kBoxRows;
+    for (int step = 0; step < arguments.num_steps; ++step, place.Advance()) {
+      const std::uint32_t full = SharedAddress(&storage.full[place.stage]);
+      MBarrierWait(SharedAddress(&storage.empty[place.stage]), place.parity ^ 1);
+      MBarrierArriveExpecting(full, kStageBytes);
+      TensorLoad(SharedAddress(storage.a[place.stage]), &arguments.a, full, {step * kDepth, row, 0, 0});
+      TensorLoadToCluster(SharedAddress(storage.b[place.stage]) + rank * kBoxRows * kRowBytes, &arguments.b, full,
+                          {step * kDepth, column, 0, 0}, kBothBlocks);
+    }
+  }
+}
+
+// A lane of each of a block's warps tells both producers.
+__device__ __forceinline__ void Release(SharedStorage& storage, int stage) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  if (lane < kClusterBlocks) ArriveInCluster(SharedAddress(&storage.empty[stage]), lane);
+}
+
+// The sums of one warpgroup's rows of a square. The group before the newest is waited for: the matrix unit is never idle.
+__device__ __forceinline__ void Multiply(SharedStorage& storage, int consumer, int num_steps, RingPlace& place,
+                                         float (&sums)[128]) {
+#pragma unroll
+  for (float& sum : sums) sum = 0;
+  int last_stage = -1;
+  for (int step = 0; step < num_steps; ++step, place.Advance()) {
+    MBarrierWait(SharedAddress(&storage.full[place.stage]), place.parity);
+    const WgmmaOperand a(SharedAddress(storage.a[place.stage]) + consumer * kConsumerRows * kRowBytes, 0);
+    const WgmmaOperand b(SharedAddress(storage.b[place.stage]), 0);
+    PinRegisters(sums);
+    WgmmaFence();
+#pragma unroll
+    for (int k = 0; k < kRowBytes; k += 32) Wgmma<kTileColumns>::Shared<__nv_bfloat16, true>(sums, a.At(k), b.At(k));
+    WgmmaCommit();
+    WgmmaWait<1>();
+    if (last_stage >= 0) Release(storage, last_stage);
+    last_stage = place.stage;
+  }
+  WgmmaWait<0>();
+  PinRegisters(sums);
+  Release(storage, last_stage);
+}
+
+__device__ __forceinline__ void Store(const Arguments& arguments, int first_row, int first_column, const float (&sums)[128]) {
+  const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
+  const int row = first_row + warp * 16 + lane / 4, column = first_column + lane % 4 * 2;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    if (row + half * 8 >= arguments.m) continue;
+    float* const c = arguments.c + std::int64_t{row + half * 8} * arguments.n;
+#pragma unroll
+    for (int i = 0; i < kTileColumns / 8; ++i) {
+      const float2 pair = {sums[4 * i + 2 * half], sums[4 * i + 2 * half + 1]};
+      if (column + i * 8 < arguments.n) __stcs(reinterpret_cast<float2*>(c + column + i * 8), pair);
+    }
+  }
+}
+
+__device__ __forceinline__ void Consume(const Arguments& arguments, SharedStorage& storage, int rank, int consumer) {
+  RingPlace place;
+  for (int idx = static_cast<int>(blockIdx.x) / kClusterBlocks; idx < arguments.rows * arguments.columns;
+       idx += static_cast<int>(gridDim.x) / kClusterBlocks) {
+    const Square square = SquareAt(arguments, idx);
+    float sums[128];
+    Multiply(storage, consumer, arguments.num_steps, place, sums);
+    Store(arguments, (square.row * kClusterBlocks + rank) * kTileRows + consumer * kConsumerRows, square.column * kTileColumns,
+          sums);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads, 1) WgmmaGemmKernel(const __grid_constant__ Arguments arguments) {
+  extern __shared__ __align__(1024) std::uint8_t memory[];
+  auto& storage = *reinterpret_cast<SharedStorage*>(memory);
+  const int warpgroup = static_cast<int>(threadIdx.x) / 128, rank = ClusterRank();
+  if (threadIdx.x == 0) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      MBarrierInit(SharedAddress(&storage.full[stage]), 1);
+      MBarrierInit(SharedAddress(&storage.empty[stage]), kClusterBlocks * kConsumers * 4);  // warps
+    }
+    MBarrierInitFence();
+  }
+  ClusterSync();  // both blocks' barriers are there
+  if (warpgroup == 0) {
+    LowerRegisters<kProducerRegisters>();
+    if (threadIdx.x == 0) Produce(arguments, storage, rank);
+    __syncwarp();
+  } else {
+    RaiseRegisters<kConsumerRegisters>();
+    Consume(arguments, storage, rank, warpgroup - 1);
+  }
+  ClusterSync();  // the other block may still send to this one's memory
+}
+
+// Rows of kDepth elements of a matrix [rows, k], kBoxRows at a time.
+cudaError_t MakeMap(const void* matrix, std::int64_t rows, std::int64_t k, CUtensorMap& map) {
+  const auto row_bytes = static_cast<std::uint64_t>(k) * 2, all_bytes = row_bytes * static_cast<std::uint64_t>(rows);
+  return MakeTensorMap({.data_type = DataType::kBFloat16,
+                        .base = matrix,
+                        .extents = {static_cast<std::uint64_t>(k), static_cast<std::uint64_t>(rows), 1, 1},
+                        .strides_bytes = {row_bytes, all_bytes, all_bytes},
+                        .box = {kDepth, kBoxRows, 1, 1}},
+                       map);
+}
+
+}  // namespace
+
+CudaStatus LaunchWgmmaGemm(const CudaGemmRungParams& params, const CudaSite& site) {
+  Arguments arguments = {};
+  if (const cudaError_t error = MakeMap(params.a, params.m, params.k, arguments.a); error != cudaSuccess) return error;
+  if (const cudaError_t error = MakeMap(params.b_transposed, params.n, params.k, arguments.b); error != cudaSuccess)
+    return error;
+  arguments.m = static_cast<int>(params.m);
+  arguments.n = static_cast<int>(params.n);
+  arguments.num_steps = static_cast<int>(CeilDivide(params.k, kDepth));
+  arguments.rows = static_cast<int>(CeilDivide(params.m, kClusterBlocks * kTileRows));
+  arguments.columns = static_cast<int>(CeilDivide(params.n, kTileColumns));
+  arguments.c = params.c;
+  const int clusters = std::min(site.num_sms / kClusterBlocks, arguments.rows * arguments.columns);
+  const LaunchShape shape = {.grid = dim3(clusters * kClusterBlocks),
+                             .block = dim3(kThreads),
+                             .shared_memory_bytes = static_cast<int>(sizeof(SharedStorage)),
+                             .cluster_blocks = kClusterBlocks};
+  return Launch(WgmmaGemmKernel, shape, site.stream, arguments);
+}
+
+}  // namespace ridgeline::kernels::microbench
