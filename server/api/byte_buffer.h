@@ -54,6 +54,7 @@ grpc::ByteBuffer Serialize(const engine::FuseResult& result);
 grpc::ByteBuffer Serialize(const google::protobuf::Message& message);
 
 inline grpc::ByteBuffer Serialize(const engine::AppendKeyValueResult& result) { return Serialize(ToMessage(result)); }
+inline grpc::ByteBuffer Serialize(const engine::kv_cache::CacheInfo& info) { return Serialize(ToMessage(info)); }
 
 // A part of an export whose chunk lacks its tensors' bytes, followed by them, in the same way. Chunks have a few MiB.
 grpc::ByteBuffer Serialize(const v1::SequencePart& part, const engine::OutgoingChunk& chunk);

@@ -1,4 +1,4 @@
-// Calls that the engine answers later, on a thread of the device's.
+// Calls that the engine answers later, on a thread of its own or of the device's.
 #pragma once
 
 #include <memory>

@@ -51,6 +51,14 @@ absl::StatusOr<engine::kv_cache::CreateCacheRequest> FromMessage(const v1::Creat
   return request;
 }
 
+absl::StatusOr<engine::kv_cache::CreateCacheRequest> ParseCreateKvCacheRequest(absl::Span<const device::HostSlice> wire,
+                                                                               std::shared_ptr<const void> /*owner*/) {
+  v1::CreateKvCacheRequest message;
+  RIDGELINE_ASSIGN_OR_RETURN(const SplitMessage split, Split(*message.GetDescriptor(), wire));
+  RIDGELINE_RETURN_IF_ERROR(ParseSkeleton(split, message));
+  return FromMessage(message);
+}
+
 absl::StatusOr<engine::AppendKeyValueRequest> ParseAppendKeyValueRequest(absl::Span<const device::HostSlice> wire,
                                                                          std::shared_ptr<const void> owner) {
   RIDGELINE_ASSIGN_OR_RETURN(const SplitMessage split, Split(*v1::AppendKeyValueRequest::descriptor(), wire));

@@ -16,6 +16,10 @@ namespace ridgeline::api {
 // INVALID_ARGUMENT for an enumerator that this server does not know; all else is the engine's to check.
 absl::StatusOr<engine::kv_cache::CreateCacheRequest> FromMessage(const v1::CreateKvCacheRequest& message);
 
+// Of the message's bytes; it has no tensors that would need their owner.
+absl::StatusOr<engine::kv_cache::CreateCacheRequest> ParseCreateKvCacheRequest(absl::Span<const device::HostSlice> wire,
+                                                                               std::shared_ptr<const void> owner);
+
 // As ParseAttendRequest.
 absl::StatusOr<engine::AppendKeyValueRequest> ParseAppendKeyValueRequest(absl::Span<const device::HostSlice> wire,
                                                                          std::shared_ptr<const void> owner);

@@ -57,12 +57,9 @@ class KvCacheService : public RawCaches<RawSequences<v1::KvCacheService::Service
   using Reactor = grpc::ServerUnaryReactor;
 
   Reactor* CreateKvCache(Context* context, const Bytes* request, Bytes* response) override {
-    return Answer<v1::CreateKvCacheRequest>(create_kv_cache_, context, request, response,
-                                            [this](const auto& message, const Rpc& rpc) -> absl::StatusOr<v1::KvCache> {
-                                              RIDGELINE_ASSIGN_OR_RETURN(const engine::kv_cache::CreateCacheRequest cache,
-                                                                         FromMessage(message));
-                                              return ToMessage(store_.CreateCache(rpc.caller(), cache));
-                                            });
+    auto* reactor = new DeferredUnary<engine::kv_cache::CacheInfo>(shared_, create_kv_cache_, *context, *response);
+    reactor->Start(*request, &ParseCreateKvCacheRequest, engine_, &engine::Engine::CreateKvCache);
+    return reactor;
   }
 
   Reactor* GetKvCache(Context* context, const Bytes* request, Bytes* response) override {

@@ -13,6 +13,7 @@
 #include "server/engine/append_work.h"
 #include "server/engine/attend.h"
 #include "server/engine/benchmark/instrument.h"
+#include "server/engine/cache_maker.h"
 #include "server/engine/engine_metrics.h"
 #include "server/engine/fuse.h"
 #include "server/engine/lease_sweeper.h"
@@ -119,6 +120,11 @@ class EngineImpl final : public Engine {
     WorkTraits traits = TraitsOf(*problem, context);
     return scheduler_->Submit(MakeFuseWork(*std::move(problem), std::move(done), fuse_surroundings_), std::move(traits),
                               arrival);
+  }
+
+  std::shared_ptr<Call> CreateKvCache(kv_cache::CreateCacheRequest request, CallContext context,
+                                      CreateKvCacheDone done) override {
+    return cache_maker_.Make(context, std::move(request), std::move(done));
   }
 
   absl::StatusOr<std::unique_ptr<SequenceReader>> ExportSequence(const kv_cache::Caller& caller,
@@ -230,6 +236,7 @@ class EngineImpl final : public Engine {
   EngineMetrics metrics_;
   kv_cache::KvCacheStore kv_caches_;
   const LeaseSweeper sweeper_{kv_caches_};
+  CacheMaker cache_maker_{kv_caches_};
   const AttendSurroundings surroundings_ = {device_.info(), roofline_, metrics_};
   const FuseSurroundings fuse_surroundings_ = {device_.info(), roofline_, metrics_, kv_caches_};
   AnswerThreads answer_threads_;

@@ -46,6 +46,7 @@ struct EngineOptions {
 
 using AttendDone = absl::AnyInvocable<void(absl::StatusOr<AttendResult>)>;
 using FuseDone = absl::AnyInvocable<void(absl::StatusOr<FuseResult>)>;
+using CreateKvCacheDone = absl::AnyInvocable<void(absl::StatusOr<kv_cache::CacheInfo>)>;
 using AppendKeyValueDone = absl::AnyInvocable<void(absl::StatusOr<AppendKeyValueResult>)>;
 
 // Thread-safe.
@@ -69,6 +70,11 @@ class Engine {
 
   // Likewise; kRopeAppend as AppendKeyValue.
   virtual std::shared_ptr<Call> Fuse(FuseRequest request, CallContext context, FuseDone done) = 0;
+
+  // Likewise, but on a thread that makes caches one after the other and doesn't wait for the queue. Errors:
+  // KvCacheStore::CreateCache's; RESOURCE_EXHAUSTED (QUEUE_FULL) with a retry delay; CANCELLED, and there will be no cache.
+  virtual std::shared_ptr<Call> CreateKvCache(kv_cache::CreateCacheRequest request, CallContext context,
+                                              CreateKvCacheDone done) = 0;
 
   // The sequence as it is now, to be read piece by piece. Errors: INVALID_ARGUMENT, NOT_FOUND.
   virtual absl::StatusOr<std::unique_ptr<SequenceReader>> ExportSequence(const kv_cache::Caller& caller,
