@@ -48,6 +48,8 @@ ABSL_FLAG(std::int64_t, max_kv_sequences, 65536, "Sequences that there may be in
 ABSL_FLAG(std::int64_t, max_kv_sequences_per_client, 16384, "Of those, sequences that one client may have.");
 ABSL_FLAG(std::int64_t, max_kv_pages_per_client, 0,
           "Pages of KV caches that one client's sequences may take; 0: all there are.");
+ABSL_FLAG(absl::Duration, peer_timeout, absl::Seconds(40),
+          "How long a client may leave a ping unanswered; then its calls are cancelled, and what they hold is free again.");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
           "After SIGTERM or SIGINT: how long admitted work may take to finish before it is cancelled.");
 ABSL_FLAG(std::string, roofline_cache, "auto",
@@ -176,6 +178,10 @@ absl::StatusOr<DaemonConfig> ReadFlags() {
   config.metrics_address = absl::GetFlag(FLAGS_metrics_listen);
   if (!config.metrics_address.empty() && !IsHostAndPort(config.metrics_address)) {
     return BadFlag("metrics_listen", config.metrics_address, "it must be host:port, or empty");
+  }
+  config.grpc.peer_timeout = absl::GetFlag(FLAGS_peer_timeout);
+  if (config.grpc.peer_timeout < absl::Seconds(1)) {
+    return BadFlag("peer_timeout", absl::FormatDuration(config.grpc.peer_timeout), "it must be at least 1s");
   }
   config.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
   if (config.drain_timeout < absl::ZeroDuration()) {

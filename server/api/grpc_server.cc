@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -139,8 +140,20 @@ class GrpcServerImpl : public GrpcServer {
     grpc::ResourceQuota quota("ridgelined");
     quota.Resize(static_cast<std::size_t>(options.max_message_bytes) * kMessagesInMemory);
     builder.SetResourceQuota(quota);
+    SetPings(options.peer_timeout, builder);
     // Two daemons must not share a port by accident.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  }
+
+  // Otherwise the calls of a host that has lost its power or its network would last until their deadlines, and what they hold,
+  // such as the snapshot of an export, with them.
+  static void SetPings(absl::Duration peer_timeout, grpc::ServerBuilder& builder) {
+    const std::int64_t longest_ms = std::numeric_limits<int>::max();
+    const auto half_ms = static_cast<int>(std::clamp<std::int64_t>(absl::ToInt64Milliseconds(peer_timeout / 2), 1, longest_ms));
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, half_ms);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, half_ms);
+    // Also while the peer reads too slowly for data to leave.
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   }
 
   RpcContext shared_;

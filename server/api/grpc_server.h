@@ -16,6 +16,8 @@ namespace ridgeline::api {
 struct GrpcServerOptions {
   std::vector<std::string> addresses;                      // host:port or unix:/path; port 0 picks a free one
   std::int64_t max_message_bytes = std::int64_t{1} << 30;  // of a request
+  // How long a peer may leave a ping unanswered, give or take half of it: then it is gone, and so are its calls. Positive.
+  absl::Duration peer_timeout = absl::Seconds(40);
   bool channelz = false;
   std::string device_selection_reason;
   std::string instance_id;  // made at this start of the daemon: what clients know it by

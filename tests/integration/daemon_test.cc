@@ -79,6 +79,7 @@ TEST(FlagsTest, ABadValueEndsTheStartAndNamesTheFlag) {
                                                  {"--max_queued_requests=-1", "--max_queued_requests"},
                                                  {"--max_queued_bytes=0", "--max_queued_bytes"},
                                                  {"--memory_limit_bytes=-5", "--memory_limit_bytes"},
+                                                 {"--peer_timeout=0", "--peer_timeout"},
                                                  {"--drain_timeout=-1s", "--drain_timeout"}}) {
     Process process({support::DaemonProgram(), "--listen=127.0.0.1:0", "--metrics_listen=", bad.flag});
     EXPECT_EQ(process.Wait(absl::Seconds(20)), 1) << bad.flag;

@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "ridgeline/v1/kv_cache.grpc.pb.h"
 #include "tests/integration/kv_cache_fixture.h"
+#include "tests/integration/vanishing_peer.h"
 #include "tests/support/daemon.h"
 #include "tests/support/status_matchers.h"
 
@@ -29,6 +30,8 @@ using ::testing::HasSubstr;
 
 constexpr char kCache[] = "kvCaches/chat";
 constexpr char kA[] = "kvCaches/chat/sequences/a";
+constexpr char kLargeCache[] = "kvCaches/large";
+constexpr char kLarge[] = "kvCaches/large/sequences/a";
 
 using Parts = std::vector<v1::SequencePart>;
 
@@ -236,41 +239,69 @@ TEST_F(TransferTest, AnExportIsASnapshot) {
   EXPECT_EQ(client_.GetKvCache(kCache)->used_pages(), 5) << "the snapshot has let go of its pages";
 }
 
-TEST_F(TransferTest, AReaderThatDoesNotReadHoldsOneChunkNotTheSequence) {
+// kLarge, of which no socket holds all.
+void CreateLargeSequence(const Client& client) {
   constexpr std::int64_t kTokens = 128 << 10;  // 24 MiB a layer
   v1::CreateKvCacheRequest request = CacheRequest("large", kTokens / 256);
   request.mutable_kv_cache()->set_page_tokens(256);
-  ASSERT_THAT(client_.CreateKvCache(request), IsOk());
-  ASSERT_THAT(client_.CreateSequence("kvCaches/large", "a"), IsOk());
+  ASSERT_THAT(client.CreateKvCache(request), IsOk());
+  ASSERT_THAT(client.CreateSequence(kLargeCache, "a"), IsOk());
   for (std::int32_t layer = 0; layer < kLayers; ++layer) {
-    v1::AppendKeyValueRequest append = AppendRequest("kvCaches/large/sequences/a", layer, Tokens());
+    v1::AppendKeyValueRequest append = AppendRequest(kLarge, layer, Tokens());
     append.mutable_key()->set_shape(1, kTokens);
     append.mutable_key()->mutable_random()->set_seed(1);
     append.mutable_value()->set_shape(1, kTokens);
     append.mutable_value()->mutable_random()->set_seed(2);
-    ASSERT_THAT(client_.AppendKeyValue(append), IsOk());
+    ASSERT_THAT(client.AppendKeyValue(append), IsOk());
   }
+}
+
+// Deletes the large cache, once nothing holds it any more; an error if that takes long.
+absl::Status DeleteLargeCache(const Client& client) {
+  absl::Status deleted;
+  for (int i = 0; i < 2000; ++i) {
+    deleted = client.DeleteKvCache(kLargeCache);
+    if (deleted.ok()) break;
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  return deleted;
+}
+
+TEST_F(TransferTest, AReaderThatDoesNotReadHoldsOneChunkNotTheSequence) {
+  CreateLargeSequence(client_);
   const auto before = client_.GetMemoryStats();
   ASSERT_THAT(client_.ResetPeakMemoryStats(), IsOk());
   const auto stub = Stub(daemon_.unix_address());
   grpc::ClientContext context;
   v1::ExportSequenceRequest name;
-  name.set_name("kvCaches/large/sequences/a");
+  name.set_name(kLarge);
   const auto call = stub->ExportSequence(&context, name);
   v1::SequencePart part;
   ASSERT_TRUE(call->Read(&part));
   absl::SleepFor(absl::Milliseconds(300));  // the server would be through with all of it
   EXPECT_LT(client_.GetMemoryStats()->peak_allocated_bytes(), before->allocated_bytes() + (std::int64_t{24} << 20));
-  EXPECT_EQ(ErrorReason(client_.DeleteKvCache("kvCaches/large")), "KV_CACHE_BUSY");
+  EXPECT_EQ(ErrorReason(client_.DeleteKvCache(kLargeCache)), "KV_CACHE_BUSY");
   context.TryCancel();
   EXPECT_EQ(call->Finish().error_code(), grpc::StatusCode::CANCELLED);
-  absl::Status deleted;
-  for (int i = 0; i < 2000; ++i) {
-    deleted = client_.DeleteKvCache("kvCaches/large");
-    if (deleted.ok()) break;
-    absl::SleepFor(absl::Milliseconds(10));
-  }
-  EXPECT_THAT(deleted, IsOk()) << "a reader that has gone pins nothing";
+  EXPECT_THAT(DeleteLargeCache(client_), IsOk()) << "a reader that has gone pins nothing";
+}
+
+TEST(VanishedPeerTest, ItsExportPinsNothing) {
+  const Daemon daemon({"--peer_timeout=1s"});
+  const Client client = Connect(daemon.unix_address());
+  CreateLargeSequence(client);
+  VanishingPeer peer(daemon.tcp_address());
+  const auto stub = Stub(peer.address());
+  grpc::ClientContext context;
+  v1::ExportSequenceRequest name;
+  name.set_name(kLarge);
+  const auto call = stub->ExportSequence(&context, name);
+  v1::SequencePart part;
+  ASSERT_TRUE(call->Read(&part));
+  peer.Vanish();
+  EXPECT_EQ(ErrorReason(client.DeleteKvCache(kLargeCache)), "KV_CACHE_BUSY");
+  EXPECT_THAT(DeleteLargeCache(client), IsOk());
+  context.TryCancel();
 }
 
 TEST_F(TransferTest, UnknownNamesAreNotFound) {
