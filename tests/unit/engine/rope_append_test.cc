@@ -1,5 +1,6 @@
 // Rotary embedding with an append: what goes to the pages, all rows or none, in order, within leases and capacity.
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -207,6 +208,46 @@ TEST_F(RopeAppendTest, OneAfterTheOtherWithAppends) {
   for (const FuseAnswer& answer : fused) EXPECT_THAT(answer.Wait(), IsOk());
   for (const AppendAnswer& answer : appended) EXPECT_THAT(answer.Wait(), IsOk());
   for (const PagedCall& call : calls) model_.Append(call);
+  ExpectAsModelled();
+}
+
+TEST_F(RopeAppendTest, CallsThatCollectedShareALaunchAndEachGetsItsOwnAnswer) {
+  BuildCache(/*capacity_pages=*/128);
+  const std::vector<std::vector<std::int64_t>> tokens = {{1}, {3, 2}, {1}, {0}, {16}};
+  std::vector<PagedCall> calls;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    std::vector<std::string> names;
+    for (std::size_t j = 0; j < tokens[i].size(); ++j) names.push_back(MakeSequence(absl::StrCat("s", i, "-", j), 3 * i));
+    calls.push_back(MakeCall(random_, names, 0, tokens[i], /*appends=*/true));
+  }
+  Answer occupant;
+  Occupy(occupant);
+  std::vector<FuseAnswer> answers(calls.size());
+  for (std::size_t i = 0; i < calls.size(); ++i) Fuse(Unturned(calls[i]), answers[i]);
+  // With another base, it turns otherwise.
+  const PagedCall other_call = MakeCall(random_, {MakeSequence("other")}, 0, {1}, /*appends=*/true);
+  FuseRequest other = Unturned(other_call);
+  other.base = 500;
+  other.mode = Mode::kUnfused;
+  FuseAnswer other_answer;
+  Fuse(std::move(other), other_answer);
+  device_->ReleaseCompletions(0);
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    ASSERT_THAT(answers[i].Wait(), IsOk());
+    EXPECT_EQ(answers[i].Wait()->report.batch_requests, static_cast<int>(calls.size())) << i;
+    model_.Append(calls[i]);
+    // At position 0 a query comes back as it was.
+    ASSERT_EQ(answers[i].Wait()->outputs.size(), 1u);
+    const auto& output = answers[i].Wait()->outputs[0].data;
+    const std::size_t output_bytes = output == nullptr ? 0 : output->size_bytes();
+    ASSERT_EQ(output_bytes, calls[i].query.size() * sizeof(float));
+    if (output_bytes == 0) continue;
+    EXPECT_EQ(std::memcmp(output->data(), calls[i].query.data(), output_bytes), 0) << i;
+  }
+  EXPECT_GT(answers[4].Wait()->report.bytes, answers[0].Wait()->report.bytes) << "each has its own share";
+  ASSERT_THAT(other_answer.Wait(), IsOk());
+  EXPECT_EQ(other_answer.Wait()->report.batch_requests, 1);
+  model_.Append(other_call);
   ExpectAsModelled();
 }
 
