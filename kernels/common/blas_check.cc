@@ -20,15 +20,6 @@ std::int64_t ChunkOfRows(std::int64_t row_stride) { return row_stride > kMaxBlas
 
 blasint Narrow(std::int64_t value) { return static_cast<blasint>(std::min(value, kMaxBlasInt)); }
 
-// OpenBLAS starts with a thread for every core; ours come from the Executor, and each multiplies its own block.
-void UseCallingThreadAlone() {
-  static const bool once = [] {
-    openblas_set_num_threads(1);
-    return true;
-  }();
-  static_cast<void>(once);
-}
-
 struct ProductSize {
   std::int64_t m, n, k;
 };
@@ -123,9 +114,17 @@ class CheckedProduct {
 
 }  // namespace
 
+void UseCallingThreadAloneForBlas() {
+  static const bool once = [] {
+    openblas_set_num_threads(1);
+    return true;
+  }();
+  static_cast<void>(once);
+}
+
 void OpenBlasSgemm(bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha, const float* a,
                    std::int64_t lda, const float* b, std::int64_t ldb, float* c, std::int64_t ldc) {
-  UseCallingThreadAlone();
+  UseCallingThreadAloneForBlas();
   if (alpha == 0) {  // OpenBLAS would not look at A and B, and lose their NaN
     OpenBlasSgemm(transpose_b, m, n, k, /*alpha=*/1, a, lda, b, ldb, c, ldc);
     for (std::int64_t row = 0; row < m; ++row) {

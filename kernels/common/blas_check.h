@@ -15,6 +15,10 @@ using SgemmFunction = void (*)(bool transpose_b, std::int64_t m, std::int64_t n,
 void OpenBlasSgemm(bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k, float alpha, const float* a,
                    std::int64_t lda, const float* b, std::int64_t ldb, float* c, std::int64_t ldc);
 
+// OpenBLAS starts with a thread for every core; ours come from the Executor, and each multiplies its own block. OpenBlasSgemm
+// calls this itself.
+void UseCallingThreadAloneForBlas();
+
 // The processor that OpenBLAS believes it runs on, e.g. "Haswell".
 std::string OpenBlasCore();
 

@@ -13,7 +13,9 @@
 #include "kernels/microbench/gemm_ladder.h"
 #include "kernels/microbench/intensity.h"
 #include "kernels/microbench/memory_hierarchy.h"
+#include "kernels/microbench/mlp_backward.h"
 #include "kernels/microbench/occupancy.h"
+#include "kernels/microbench/product.h"
 #include "kernels/microbench/softmax_passes.h"
 
 namespace ridgeline::kernels::microbench {
@@ -29,7 +31,8 @@ inline void RunOnCpu(const EmptyParams& params, Executor& executor) {
 
 using Workload = std::variant<EmptyParams, StreamParams, RegisterParams, LinkParams, ChaseParams, FmaParams, CudaFmaParams,
                               MatrixPeakParams, IntensityParams, StridedParams, VectorCopyParams, TransposeParams,
-                              SoftmaxPassesParams, GemmRungParams, CudaGemmRungParams, DivergenceParams, OccupancyParams>;
+                              SoftmaxPassesParams, GemmRungParams, CudaGemmRungParams, DivergenceParams, OccupancyParams,
+                              ProductParams, GeluBackwardParams, LayerNormBackwardParams>;
 
 template <typename Params>
 concept HasCpuKernel = requires(const Params& params, Executor& executor) {

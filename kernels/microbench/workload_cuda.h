@@ -36,6 +36,9 @@ CudaStatus LaunchOnCuda(const SoftmaxPassesParams& params, const CudaSite& site)
 CudaStatus LaunchOnCuda(const CudaGemmRungParams& params, const CudaSite& site);
 CudaStatus LaunchOnCuda(const DivergenceParams& params, const CudaSite& site);
 CudaStatus LaunchOnCuda(const OccupancyParams& params, const CudaSite& site);
+CudaStatus LaunchOnCuda(const ProductParams& params, const CudaSite& site);
+CudaStatus LaunchOnCuda(const GeluBackwardParams& params, const CudaSite& site);
+CudaStatus LaunchOnCuda(const LayerNormBackwardParams& params, const CudaSite& site);
 
 template <typename Params>
 concept HasCudaKernel = requires(const Params& params, const CudaSite& site) {

@@ -17,6 +17,8 @@ Benchmark Precision();
 Benchmark AllocatorPairs();
 Benchmark BatchSize();
 Benchmark Fusion(device::DeviceType type);
+Benchmark TransformerStep(device::DeviceType type);
+Benchmark Recomputation(device::DeviceType type);
 
 // Effects that a CPU does not have.
 Benchmark Divergence();

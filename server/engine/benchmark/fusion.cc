@@ -7,6 +7,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -16,7 +17,7 @@
 #include "kernels/fused/op_info.h"
 #include "server/base/status_macros.h"
 #include "server/engine/benchmark/benchmarks.h"
-#include "server/engine/benchmark/fused_row.h"
+#include "server/engine/benchmark/fused_check.h"
 #include "server/engine/benchmark/host_tensor.h"
 #include "server/engine/benchmark/matrix_product.h"
 #include "server/engine/benchmark/pieces.h"
@@ -35,7 +36,6 @@ using kernels::fused::Use;
 
 constexpr std::int64_t kHeadDim = 64;
 constexpr std::int64_t kPageTokens = 16;
-constexpr std::int64_t kCheckedRows = 8;
 
 struct Problem {
   FusedShape shape;
@@ -148,30 +148,6 @@ FusedParams ParamsOf(const Problem& problem) {
 
 // ---- The check --------------------------------------------------------------------------------------------------------------
 
-using Floats = std::vector<float>;
-
-const float* DataOrNull(const Floats& floats) { return floats.empty() ? nullptr : floats.data(); }
-
-absl::Status CheckRow(const Problem& problem, const FusedRowInputs& inputs, const Floats& got) {
-  const std::vector<FusedElement> want = FusedRow(problem.shape, inputs);
-  for (std::size_t i = 0; i < want.size(); ++i) {
-    RIDGELINE_RETURN_IF_ERROR(ExpectNear(absl::StrCat("row ", inputs.row_idx, ", column ", i), got[i], want[i].value,
-                                         FusedTolerance(problem.shape, problem.mode, want[i])));
-  }
-  return absl::OkStatus();
-}
-
-// The sum that comes out beside the norm: one addition, rounded once.
-absl::Status CheckSum(const Problem& problem, const Floats& input, const Floats& other, const Floats& sum) {
-  for (std::size_t i = 0; i < sum.size(); ++i) {
-    const double want = static_cast<double>(input[i]) + other[i];
-    const FusedElement element{want, std::abs(static_cast<double>(input[i])) + std::abs(other[i])};
-    RIDGELINE_RETURN_IF_ERROR(
-        ExpectNear(absl::StrCat("the sum in column ", i), sum[i], want, FusedTolerance(problem.shape, Mode::kFused, element)));
-  }
-  return absl::OkStatus();
-}
-
 // What the pages hold of a token.
 absl::Status CheckPages(const Problem& problem, std::int64_t row, const std::array<HostTensor, 4>& tensors) {
   const auto& [key, value, key_pages, value_pages] = tensors;
@@ -179,9 +155,10 @@ absl::Status CheckPages(const Problem& problem, std::int64_t row, const std::arr
   if (value_pages.Row(slot) != value.Row(row)) {
     return absl::InternalError(absl::StrCat("the value of token ", row, " is not what its page has"));
   }
-  const Floats token = key.Row(row);
-  return CheckRow(problem, {.input = token.data(), .other = nullptr, .weight = nullptr, .bias = nullptr, .row_idx = row},
-                  key_pages.Row(slot));
+  const std::vector<float> token = key.Row(row);
+  return CheckFusedRow(problem.shape, problem.mode,
+                       {.input = token.data(), .other = nullptr, .weight = nullptr, .bias = nullptr, .row_idx = row},
+                       key_pages.Row(slot));
 }
 
 absl::StatusOr<std::array<HostTensor, 4>> ReadCache(device::Lane& lane, const Problem& problem) {
@@ -194,30 +171,19 @@ absl::StatusOr<std::array<HostTensor, 4>> ReadCache(device::Lane& lane, const Pr
   return tensors;
 }
 
-// Rows spread over the tensor, the first and the last among them.
 absl::Status Check(device::Lane& lane, const Problem& problem) {
   const FusedShape& shape = problem.shape;
-  const auto read = [&](const Buffer& buffer) { return HostTensor::Read(lane, buffer, shape.data_type, shape.row_elems); };
-  RIDGELINE_ASSIGN_OR_RETURN(const HostTensor input, read(problem.input));
-  RIDGELINE_ASSIGN_OR_RETURN(const HostTensor other, read(problem.other));
-  RIDGELINE_ASSIGN_OR_RETURN(const HostTensor weights, read(problem.weight));
-  RIDGELINE_ASSIGN_OR_RETURN(const HostTensor biases, read(problem.bias));
-  RIDGELINE_ASSIGN_OR_RETURN(const HostTensor output, read(problem.output));
-  RIDGELINE_ASSIGN_OR_RETURN(const HostTensor sums, read(problem.residual_output));
-  RIDGELINE_ASSIGN_OR_RETURN(const auto cache, ReadCache(lane, problem));
-  const Floats weight = weights.Row(0), bias = biases.Row(0);
-  for (std::int64_t i = 0; i < kCheckedRows; ++i) {
-    const std::int64_t row = (shape.num_rows - 1) * i / (kCheckedRows - 1);
-    const Floats x = input.Row(row), o = other.Row(row), sum = sums.Row(row);
-    RIDGELINE_RETURN_IF_ERROR(CheckSum(problem, x, o, sum));
-    const FusedRowInputs inputs{.input = sum.empty() ? x.data() : sum.data(),
-                                .other = sum.empty() ? DataOrNull(o) : nullptr,
-                                .weight = DataOrNull(weight),
-                                .bias = DataOrNull(bias),
-                                .row_idx = row};
-    RIDGELINE_RETURN_IF_ERROR(CheckRow(problem, inputs, output.Row(row)));
-    if (!problem.pages.empty()) RIDGELINE_RETURN_IF_ERROR(CheckPages(problem, row, cache));
+  FusedTensors tensors;
+  for (const auto& [tensor, buffer] :
+       {std::pair(&tensors.input, &problem.input), std::pair(&tensors.other, &problem.other),
+        std::pair(&tensors.weight, &problem.weight), std::pair(&tensors.bias, &problem.bias),
+        std::pair(&tensors.output, &problem.output), std::pair(&tensors.residual_output, &problem.residual_output)}) {
+    RIDGELINE_ASSIGN_OR_RETURN(*tensor, HostTensor::Read(lane, *buffer, shape.data_type, shape.row_elems));
   }
+  RIDGELINE_RETURN_IF_ERROR(CheckFused(shape, problem.mode, tensors));
+  if (problem.pages.empty()) return absl::OkStatus();
+  RIDGELINE_ASSIGN_OR_RETURN(const auto cache, ReadCache(lane, problem));
+  for (const std::int64_t row : CheckedRows(shape.num_rows)) RIDGELINE_RETURN_IF_ERROR(CheckPages(problem, row, cache));
   return absl::OkStatus();
 }
 

@@ -9,9 +9,10 @@ namespace ridgeline::engine::benchmark {
 namespace {
 
 std::vector<Benchmark> MakeTable(device::DeviceType type) {
-  return {MemoryHierarchy(type), ComputePeak(type), RooflineSweep(type), Coalescing(type),      Divergence(),
-          Occupancy(),           GemmLadder(type),  Fusion(type),        AttentionAlgorithms(), OnlineSoftmax(type),
-          LaunchOverhead(),      Transfer(),        Precision(),         AllocatorPairs(),      BatchSize()};
+  return {MemoryHierarchy(type), ComputePeak(type),    RooflineSweep(type), Coalescing(type),      Divergence(),
+          Occupancy(),           GemmLadder(type),     Fusion(type),        AttentionAlgorithms(), OnlineSoftmax(type),
+          LaunchOverhead(),      Transfer(),           Precision(),         AllocatorPairs(),      BatchSize(),
+          Recomputation(type),   TransformerStep(type)};
 }
 
 }  // namespace

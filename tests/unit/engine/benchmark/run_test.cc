@@ -41,6 +41,8 @@ const std::map<std::string, std::map<std::string, std::vector<std::string>>>& Sm
       {"coalescing", {{"pattern", {"stride", "misaligned", "arrays", "structures"}}, {"step", {"1", "3", "16"}}}},
       {"gemm_ladder", {{"size", {"16", "65", "130"}}}},
       {"fusion", {{"rows", {"1", "18"}}, {"columns", {"64", "192"}}}},
+      {"transformer_step", {{"model", {"gpt2", "smollm2_135m"}}, {"tokens", {"3"}}}},
+      {"recomputation", {{"blocks", {"1", "3"}}, {"tokens", {"6"}}, {"width", {"16"}}}},
       {"attention", {{"tokens", {"1", "33", "100"}}, {"head_dim", {"16"}}, {"page_tokens", {"0", "7"}}, {"batch", {"3"}}}},
       {"online_softmax", {{"columns", {"64", "4096"}}}},
       {"launch_overhead", {{"kernels", {"1", "7"}}}},
