@@ -18,7 +18,7 @@
 namespace ridgeline::kernels::microbench {
 namespace {
 
-constexpr int kThreads = 1024;
+constexpr int kMostThreads = 1024, kLeastThreads = 128;
 constexpr int kUnroll = 4;            // words in flight of one thread: 64 KiB of a block, which hides memory's latency
 constexpr std::int64_t kGranule = 4;  // elements: slices begin at whole words
 constexpr int kFullSharedMemory = 100, kNone = 0;  // per cent of what shared memory and the L1 cache have between them
@@ -48,20 +48,21 @@ __device__ __forceinline__ void Fill(float4& word, float value) { word = {value,
 template <typename Load, typename Use>
 __device__ __forceinline__ void ForWords(std::int64_t words, const Load& load, const Use& use) {
   using Word = decltype(load(std::int64_t{0}));
+  const auto threads = static_cast<std::int64_t>(blockDim.x);
   std::int64_t i = threadIdx.x;
-  for (; i + (kUnroll - 1) * kThreads < words; i += kUnroll * kThreads) {
+  for (; i + (kUnroll - 1) * threads < words; i += kUnroll * threads) {
     Word loaded[kUnroll];
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) loaded[u] = load(i + u * kThreads);
+    for (int u = 0; u < kUnroll; ++u) loaded[u] = load(i + u * threads);
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) use(i + u * kThreads, loaded[u], u);
+    for (int u = 0; u < kUnroll; ++u) use(i + u * threads, loaded[u], u);
   }
-  for (; i < words; i += kThreads) use(i, load(i), 0);
+  for (; i < words; i += threads) use(i, load(i), 0);
 }
 
 // Word: float4, or float where the arrays are not aligned to it.
 template <typename Word, ReadPath kPath>
-__global__ void __launch_bounds__(kThreads, 1) ReadKernel(const __grid_constant__ StreamParams params) {
+__global__ void __launch_bounds__(kMostThreads, 1) ReadKernel(const __grid_constant__ StreamParams params) {
   constexpr int kElements = sizeof(Word) / sizeof(float);
   const Slice slice = SliceOf(params.elements);
   const auto* const words = reinterpret_cast<const Word*>(params.a + slice.begin);
@@ -82,7 +83,7 @@ __global__ void __launch_bounds__(kThreads, 1) ReadKernel(const __grid_constant_
 }
 
 template <typename Word, StreamOperation kOperation>
-__global__ void __launch_bounds__(kThreads, 1) WriteKernel(const __grid_constant__ StreamParams params) {
+__global__ void __launch_bounds__(kMostThreads, 1) WriteKernel(const __grid_constant__ StreamParams params) {
   constexpr int kElements = sizeof(Word) / sizeof(float);
   const Slice slice = SliceOf(params.elements);
   const std::int64_t num_words = (slice.end - slice.begin) / kElements;
@@ -106,12 +107,12 @@ __global__ void __launch_bounds__(kThreads, 1) WriteKernel(const __grid_constant
   }
 }
 
-__global__ void __launch_bounds__(kThreads, 1) ReadSharedKernel(const __grid_constant__ StreamParams params) {
+__global__ void __launch_bounds__(kMostThreads, 1) ReadSharedKernel(const __grid_constant__ StreamParams params) {
   extern __shared__ float4 held[];
   const Slice slice = SliceOf(params.elements);
   const std::int64_t elements = slice.end - slice.begin, num_words = CeilDivide(elements, 4);
   auto* const held_elements = reinterpret_cast<float*>(held);
-  for (std::int64_t i = threadIdx.x; i < num_words * 4; i += kThreads) {
+  for (std::int64_t i = threadIdx.x; i < num_words * 4; i += blockDim.x) {
     held_elements[i] = i < elements ? params.a[slice.begin + i] : 0.0f;
   }
   __syncthreads();
@@ -153,11 +154,17 @@ bool AreWordsAligned(const StreamParams& params) {
   return bits % sizeof(float4) == 0;
 }
 
+// So many threads that each has kUnroll words of a slice: of a short one, loads under way at once are worth more than threads.
+dim3 BlockOf(const StreamParams& params, int num_slices) {
+  const std::int64_t wanted = CeilDivide(params.elements, num_slices * kGranule * kUnroll);
+  return dim3(static_cast<unsigned>(std::clamp<std::int64_t>(RoundUp(wanted, 32), kLeastThreads, kMostThreads)));
+}
+
 cudaError_t LaunchShared(const StreamParams& params, const CudaSite& site) {
   // Of the longest slice, which rounding has made longer by less than a granule.
   const std::int64_t slice_bytes = (RoundUp(CeilDivide(params.elements, site.num_sms), kGranule) + kGranule) * 4;
   const LaunchShape shape = {
-      .grid = dim3(site.num_sms), .block = dim3(kThreads), .shared_memory_bytes = static_cast<int>(slice_bytes)};
+      .grid = dim3(site.num_sms), .block = BlockOf(params, site.num_sms), .shared_memory_bytes = static_cast<int>(slice_bytes)};
   const cudaError_t error =
       cudaFuncSetAttribute(ReadSharedKernel, cudaFuncAttributePreferredSharedMemoryCarveout, kFullSharedMemory);
   return error != cudaSuccess ? error : Launch(ReadSharedKernel, shape, site.stream, params);
@@ -172,10 +179,10 @@ CudaStatus LaunchOnCuda(const StreamParams& params, const CudaSite& site) {
   const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, kNone);
   if (error != cudaSuccess) return error;
   // Every slot of the sums is written; small work that has none is not spread thin.
-  const std::int64_t most_blocks = std::max<std::int64_t>(1, CeilDivide(params.elements, kGranule * kThreads));
+  const std::int64_t most_blocks = std::max<std::int64_t>(1, CeilDivide(params.elements, kGranule * kUnroll * kLeastThreads));
   const bool fills_slots = params.operation == StreamOperation::kRead;
-  const auto blocks = static_cast<unsigned>(fills_slots ? site.num_sms : std::min<std::int64_t>(site.num_sms, most_blocks));
-  return Launch(kernel, {.grid = dim3(blocks), .block = dim3(kThreads)}, site.stream, params);
+  const auto blocks = static_cast<int>(fills_slots ? site.num_sms : std::min<std::int64_t>(site.num_sms, most_blocks));
+  return Launch(kernel, {.grid = dim3(blocks), .block = BlockOf(params, blocks)}, site.stream, params);
 }
 
 }  // namespace ridgeline::kernels::microbench

@@ -1,6 +1,7 @@
 #include "server/device/cuda_lane.h"
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <utility>
@@ -15,9 +16,11 @@
 #include "kernels/common/saturating.h"
 #include "kernels/fused/fused_cuda.h"
 #include "kernels/kv_cache/kv_cache_cuda.h"
+#include "kernels/microbench/gate_cuda.h"
 #include "kernels/microbench/microbench_cuda.h"
 #include "kernels/microbench/workload_cuda.h"
 #include "server/base/status_macros.h"
+#include "server/device/cuda_graph.h"
 #include "server/device/gather_copy.h"
 #include "server/device/slice_cursor.h"
 
@@ -80,7 +83,9 @@ CudaLane::CudaLane(int lane_idx, const CudaLaneParts& parts, LaneProgress& progr
       cublas_workspace_(std::move(cublas_workspace)),
       merge_workspace_(std::move(merge_workspace)),
       staging_(std::move(staging)),
-      cublas_(std::move(cublas)) {}
+      cublas_(std::move(cublas)),
+      device_malloc_(context_, PlainAllocator::kDeviceMalloc, stream_.get()),
+      stream_ordered_(context_, PlainAllocator::kStreamOrdered, stream_.get()) {}
 
 CudaLane::~CudaLane() {
   worker_.reset();
@@ -242,12 +247,51 @@ absl::Status CudaLane::Gemm(kernels::DataType type, std::int64_t m, std::int64_t
 absl::Status CudaLane::Run(const kernels::microbench::Workload& workload) {
   RIDGELINE_RETURN_IF_ERROR(context_.loss().status());
   if (!kernels::microbench::RunsOnCuda(workload)) return Lane::Run(workload);
-  Queue([this, workload] {
-    const kernels::microbench::CudaSite site = {.num_sms = fused_limits_.num_sms,
-                                                .compute_capability = fused_limits_.compute_capability,
-                                                .cublas = cublas_->view(),
-                                                .stream = stream_.get()};
-    return RIDGELINE_CUDA_CALL(context_, kernels::microbench::LaunchWorkload, workload, site);
+  Queue([this, workload] { return RIDGELINE_CUDA_CALL(context_, kernels::microbench::LaunchWorkload, workload, site()); });
+  return absl::OkStatus();
+}
+
+kernels::microbench::CudaSite CudaLane::site() const {
+  return {.num_sms = fused_limits_.num_sms,
+          .compute_capability = fused_limits_.compute_capability,
+          .cublas = cublas_->view(),
+          .stream = stream_.get()};
+}
+
+absl::StatusOr<std::unique_ptr<Graph>> CudaLane::Capture(std::vector<kernels::microbench::Workload> workloads) {
+  RIDGELINE_RETURN_IF_ERROR(context_.loss().status());
+  auto graph = std::make_unique<CudaGraph>(context_);
+  Queue([this, graph = graph.get(), workloads = std::move(workloads)] { return graph->Capture(workloads, site()); });
+  return graph;
+}
+
+absl::Status CudaLane::Replay(Graph& graph) {
+  RIDGELINE_RETURN_IF_ERROR(context_.loss().status());
+  Queue([this, &graph = static_cast<CudaGraph&>(graph)] { return graph.Launch(stream_.get()); });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Buffer> CudaLane::AllocatePlain(PlainAllocator allocator, std::int64_t size_bytes) {
+  return (allocator == PlainAllocator::kDeviceMalloc ? device_malloc_ : stream_ordered_).Allocate(size_bytes);
+}
+
+absl::Status CudaLane::Hold() {
+  RIDGELINE_RETURN_IF_ERROR(context_.loss().status());
+  if (gate_.size_bytes() == 0) {
+    RIDGELINE_ASSIGN_OR_RETURN(gate_, pinned_allocator_.Allocate(lane_idx_, sizeof(std::uint32_t)));
+    *static_cast<std::uint32_t*>(gate_.data()) = 0;
+  }
+  Queue([this, opened = static_cast<const std::uint32_t*>(gate_.data()), ticket = ++gate_ticket_] {
+    return RIDGELINE_CUDA_CALL(context_, kernels::microbench::LaunchGate, opened, ticket, stream_.get());
+  });
+  return absl::OkStatus();
+}
+
+absl::Status CudaLane::Release() {
+  RIDGELINE_RETURN_IF_ERROR(context_.loss().status());
+  Queue([opened = static_cast<std::uint32_t*>(gate_.data()), ticket = gate_ticket_] {
+    std::atomic_ref<std::uint32_t>(*opened).store(ticket, std::memory_order_release);
+    return absl::OkStatus();
   });
   return absl::OkStatus();
 }

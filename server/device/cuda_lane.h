@@ -12,6 +12,7 @@
 #include "absl/types/span.h"
 #include "kernels/fused/row_schedule.h"
 #include "kernels/kv_cache/kv_cache.h"
+#include "kernels/microbench/workload_cuda.h"
 #include "server/device/caching_allocator.h"
 #include "server/device/completion_queue.h"
 #include "server/device/cublas_library.h"
@@ -22,6 +23,7 @@
 #include "server/device/lane_progress.h"
 #include "server/device/lane_worker.h"
 #include "server/device/memory_source.h"
+#include "server/device/plain_memory.h"
 #include "server/device/staging_ring.h"
 #include "server/device/thread_pool.h"
 
@@ -69,12 +71,19 @@ class CudaLane final : public Lane {
   absl::Status Gemm(kernels::DataType type, std::int64_t m, std::int64_t n, std::int64_t k, const Buffer& a, const Buffer& b,
                     Buffer& c) override;
   absl::Status Run(const kernels::microbench::Workload& workload) override;
+  absl::StatusOr<std::unique_ptr<Graph>> Capture(std::vector<kernels::microbench::Workload> workloads) override;
+  absl::Status Replay(Graph& graph) override;
+  absl::StatusOr<Buffer> AllocatePlain(PlainAllocator allocator, std::int64_t size_bytes) override;
+  absl::Status Hold() override;
+  absl::Status Release() override;
   absl::StatusOr<std::unique_ptr<Event>> Record() override;
   void OnComplete(absl::AnyInvocable<void(absl::Status)> done) override;
 
  private:
   CudaLane(int lane_idx, const CudaLaneParts& parts, LaneProgress& progress, CudaStream stream, Segment cublas_workspace,
            Segment merge_workspace, StagingRing staging, std::unique_ptr<CublasHandle> cublas);
+
+  kernels::microbench::CudaSite site() const;
 
   // Queues work for the lane's thread. What it issues counts as completed when the stream has run it.
   void Queue(LaneWorker::Work work);
@@ -107,6 +116,9 @@ class CudaLane final : public Lane {
   bool merge_workspace_is_clean_ = false;  // all ones once the stream gets there
   StagingRing staging_;
   std::unique_ptr<CublasHandle> cublas_;
+  PlainMemory device_malloc_, stream_ordered_;
+  Buffer gate_;  // a std::uint32_t in pinned memory: the last ticket that was let pass; of the first Hold
+  std::uint32_t gate_ticket_ = 0;
   std::unique_ptr<LaneWorker> worker_;
 };
 

@@ -116,6 +116,18 @@ class Event {
   virtual absl::Duration Since(const Event& earlier) const = 0;
 };
 
+// Benchmarks' kernels that a device took once and can run again at the cost of one launch.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+};
+
+// Allocators that a device has beside its own, for measuring.
+enum class PlainAllocator {
+  kDeviceMalloc,  // CUDA: cudaMalloc and cudaFree, which waits for the device
+  kStreamOrdered  // CUDA: cudaMallocAsync and cudaFreeAsync, on the lane's stream
+};
+
 // A part of a kernel's time: from the end of the phase before, or the start of the kernel, until `end`.
 struct KernelPhase {
   const char* name;  // static
@@ -176,6 +188,23 @@ class Lane {
   virtual absl::Status Run(const kernels::microbench::Workload& /*workload*/) {
     return absl::UnimplementedError("this device has no implementation of the benchmarks' kernels");
   }
+
+  // For measuring: the workloads, one after the other, as a graph, and one run of it. The graph lives until completion. Errors:
+  // UNIMPLEMENTED on a device that has none.
+  virtual absl::StatusOr<std::unique_ptr<Graph>> Capture(std::vector<kernels::microbench::Workload> /*workloads*/) {
+    return absl::UnimplementedError("this device has no graphs");
+  }
+  virtual absl::Status Replay(Graph& /*graph*/) { return absl::UnimplementedError("this device has no graphs"); }
+
+  // For measuring: uninitialised memory from another allocator than the lane's own. Errors: also UNIMPLEMENTED.
+  virtual absl::StatusOr<Buffer> AllocatePlain(PlainAllocator /*allocator*/, std::int64_t /*size_bytes*/) {
+    return absl::UnimplementedError("this device has no other allocator");
+  }
+
+  // For measuring: what is queued between the two starts when all of it has been handed over, so that the device does not wait
+  // for the host in between; at the latest after some milliseconds. A device that hands nothing over does nothing here.
+  virtual absl::Status Hold() { return absl::OkStatus(); }
+  virtual absl::Status Release() { return absl::OkStatus(); }
 
   // Marks this point of the queue.
   virtual absl::StatusOr<std::unique_ptr<Event>> Record() = 0;

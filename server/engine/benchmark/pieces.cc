@@ -30,11 +30,6 @@ std::string Scaled(double value, double base, absl::Span<const char* const> pref
 
 }  // namespace
 
-std::string NeedsCpuDevice(const device::DeviceInfo& device) {
-  if (device.type == device::DeviceType::kCpu) return "";
-  return "its kernels exist for the CPU device alone so far, and none for CUDA; `ridgelined --device=cpu` has them";
-}
-
 std::string AnyDeviceWillDo(const device::DeviceInfo& /*device*/) { return ""; }
 
 std::string KernelName(const PointContext& context, std::string_view what) {

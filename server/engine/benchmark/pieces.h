@@ -19,8 +19,6 @@
 
 namespace ridgeline::engine::benchmark {
 
-// Of benchmarks whose kernels only the CPU device has.
-std::string NeedsCpuDevice(const device::DeviceInfo& device);
 // Of benchmarks that need nothing but what serving needs.
 std::string AnyDeviceWillDo(const device::DeviceInfo& device);
 

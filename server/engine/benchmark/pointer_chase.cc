@@ -28,6 +28,9 @@ using kernels::microbench::LinkParams;
 constexpr std::int64_t kMostChainBytes = std::int64_t{1} << 30;
 constexpr std::int64_t kMinSteps = 1 << 14, kMaxSteps = 1 << 18;
 
+// A GPU's L1 cache is empty when a kernel begins: a short chain is gone through so often that this does not show.
+constexpr std::int64_t kRounds = 64, kMostRoundsSteps = 1 << 17;
+
 // One cycle through all nodes in random order (Sattolo's shuffle), so that no prefetcher guesses the next.
 std::vector<std::int64_t> RandomCycle(std::int64_t num_nodes, std::uint64_t seed) {
   std::vector<std::int64_t> next(num_nodes);
@@ -43,6 +46,10 @@ struct Chain {
   std::vector<std::int64_t> next;  // [num_nodes]
   Buffer next_on_device, nodes, cursor;
 };
+
+std::int64_t StepsOf(std::int64_t num_nodes) {
+  return std::clamp(std::max(num_nodes, std::min(kRounds * num_nodes, kMostRoundsSteps)), kMinSteps, kMaxSteps);
+}
 
 absl::Status CheckChain(device::Lane& lane, const Chain& chain, std::int64_t node_bytes, std::int64_t steps) {
   RIDGELINE_ASSIGN_OR_RETURN(const auto host, measure::ReadBack(lane, chain.cursor, sizeof(void*)));
@@ -73,7 +80,7 @@ absl::StatusOr<Subject> MakeChase(const PointContext& context, std::int64_t work
                                                         .cursor = cursor,
                                                         .num_nodes = num_nodes,
                                                         .node_bytes = line_bytes}));
-  const ChaseParams params{.cursor = cursor, .steps = std::clamp(num_nodes, kMinSteps, kMaxSteps)};
+  const ChaseParams params{.cursor = cursor, .steps = StepsOf(num_nodes)};
   return Subject{
       .kernel = absl::StrCat(KernelName(context, "chase"), "[steps=", params.steps, "]"),
       .bytes = params.steps * line_bytes,

@@ -36,9 +36,11 @@ absl::Status AwaitLane(Lane& lane) {
 
 absl::StatusOr<absl::Duration> TimeOnLane(Lane& lane, absl::FunctionRef<absl::Status()> queue) {
   const auto queue_all = [&]() -> absl::StatusOr<std::pair<std::unique_ptr<Event>, std::unique_ptr<Event>>> {
+    RIDGELINE_RETURN_IF_ERROR(lane.Hold());
     RIDGELINE_ASSIGN_OR_RETURN(std::unique_ptr<Event> begin, lane.Record());
     RIDGELINE_RETURN_IF_ERROR(queue());
     RIDGELINE_ASSIGN_OR_RETURN(std::unique_ptr<Event> end, lane.Record());
+    RIDGELINE_RETURN_IF_ERROR(lane.Release());
     return std::make_pair(std::move(begin), std::move(end));
   };
   const auto events = queue_all();
