@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -55,6 +56,8 @@ ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
 ABSL_FLAG(std::string, roofline_cache, "auto",
           "File that keeps the measured peaks between starts. auto: ridgeline/roofline in $XDG_CACHE_HOME or ~/.cache. Empty: "
           "measure at each start.");
+ABSL_FLAG(std::string, log_level, "info", "Least level that is logged: debug (a line for each call), info, warning or error.");
+ABSL_FLAG(std::string, log_format, "text", "Lines of the log: text (key=value), or json.");
 ABSL_FLAG(bool, channelz, false, "Serve gRPC's channelz too.");
 
 namespace ridgeline {
@@ -123,6 +126,18 @@ absl::Status ReadKvCacheLimits(engine::kv_cache::KvCacheOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status ReadLog(DaemonConfig& config) {
+  const std::string level = absl::GetFlag(FLAGS_log_level);
+  const std::optional<base::LogLevel> least = base::ParseLogLevel(level);
+  if (!least.has_value()) return BadFlag("log_level", level, "it must be debug, info, warning or error");
+  const std::string format = absl::GetFlag(FLAGS_log_format);
+  const std::optional<base::LogFormat> known = base::ParseLogFormat(format);
+  if (!known.has_value()) return BadFlag("log_format", format, "it must be text or json");
+  config.log_level = *least;
+  config.log_format = *known;
+  return absl::OkStatus();
+}
+
 std::string ReadCachePath() {
   const std::string path = absl::GetFlag(FLAGS_roofline_cache);
   if (path != "auto") return path;
@@ -188,6 +203,7 @@ absl::StatusOr<DaemonConfig> ReadFlags() {
     return BadFlag("drain_timeout", absl::FormatDuration(config.drain_timeout), "it must not be negative");
   }
   config.roofline_cache = ReadCachePath();
+  RIDGELINE_RETURN_IF_ERROR(ReadLog(config));
   return config;
 }
 

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/api/grpc_server.h"
+#include "server/base/log.h"
 #include "server/device/cpu_device.h"
 #include "server/device/cuda_device.h"
 #include "server/device/select_device.h"
@@ -24,6 +25,8 @@ struct DaemonConfig {
   std::string metrics_address;  // empty: no metrics port
   std::string roofline_cache;   // path; empty: measure at each start
   absl::Duration drain_timeout;
+  base::LogLevel log_level = base::LogLevel::kInfo;
+  base::LogFormat log_format = base::LogFormat::kText;
 };
 
 // Reads the flags after absl::ParseCommandLine. INVALID_ARGUMENT names the flag, what it was and what is allowed.

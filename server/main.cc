@@ -153,6 +153,7 @@ int Run() {
     Log(LogLevel::kError, "cannot start", {{"error", config.status().message()}});
     return EXIT_FAILURE;
   }
+  base::ConfigureLog(config->log_level, config->log_format);
   Log(LogLevel::kInfo, "starting", {{"version", std::string(base::Version())}, {"pid", getpid()}});
   Daemon daemon;
   absl::Status started = CatchSignals();

@@ -128,12 +128,14 @@ void Client::Impl::Prepare(grpc::ClientContext& context, absl::Time deadline) co
   context.set_deadline(absl::ToChronoTime(deadline));
   context.AddMetadata(kClientNameKey, options.name);
   if (!options.session.empty()) context.AddMetadata(kSessionKey, options.session);
+  if (!options.traceparent.empty()) context.AddMetadata("traceparent", options.traceparent);
 }
 
 absl::StatusOr<Client> Client::Create(absl::string_view address, ClientOptions options) {
   absl::Status status = CheckAddress(address);
   status.Update(CheckName(options.name));
   status.Update(CheckMetadata("session", options.session));
+  status.Update(CheckMetadata("traceparent", options.traceparent));
   if (!status.ok()) return status;
   PinGrpc();
   return Client(std::make_unique<Impl>(std::string(address), std::move(options)));
@@ -189,6 +191,29 @@ absl::Status Client::ResetPeakMemoryStats() const {
 
 absl::StatusOr<v1::EmptyMemoryCacheResponse> Client::EmptyMemoryCache() const {
   return impl_->Unary(impl_->device, &v1::DeviceService::Stub::EmptyMemoryCache);
+}
+
+absl::StatusOr<v1::TraceSummary> Client::CaptureTrace(
+    const v1::CaptureTraceRequest& request, absl::FunctionRef<absl::Status(const std::string& json)> take_piece) const {
+  grpc::ClientContext context;
+  impl_->Prepare(context, absl::Now() + impl_->options.timeout);
+  const auto call = impl_->device.CaptureTrace(&context, request);
+  absl::Status taken;
+  std::optional<v1::TraceSummary> summary;
+  v1::CaptureTraceResponse response;
+  while (taken.ok() && call->Read(&response)) {
+    if (response.has_summary()) {
+      summary = response.summary();
+    } else {
+      taken = take_piece(response.json());
+    }
+  }
+  if (!taken.ok()) context.TryCancel();
+  const absl::Status status = ToAbsl(call->Finish());
+  if (!taken.ok()) return taken;
+  if (!status.ok()) return status;
+  if (!summary.has_value()) return absl::InternalError("the server ended the capture without a summary");
+  return *summary;
 }
 
 absl::Status Client::CheckHealth(const std::string& service) const {

@@ -23,6 +23,7 @@
 #include "ridgeline/v1/device.pb.h"
 #include "ridgeline/v1/fused.pb.h"
 #include "ridgeline/v1/kv_cache.pb.h"
+#include "ridgeline/v1/trace.pb.h"
 
 namespace ridgeline::client {
 
@@ -35,6 +36,9 @@ struct ClientOptions {
   // routing_token of the KV cache that the calls use, sent as x-ridgeline-session: a proxy then keeps them on the cache's node.
   // Printable ASCII; empty: none.
   std::string session;
+  // The caller's place in an OpenTelemetry trace, sent as traceparent (W3C Trace Context): it comes back in the daemon's logs
+  // and captures. Printable ASCII; empty: none.
+  std::string traceparent;
   // Clients of one address share a connection within a process; true: this one has its own.
   bool own_connection = false;
 };
@@ -114,6 +118,10 @@ class Client {
   absl::StatusOr<v1::MemoryStats> GetMemoryStats() const;
   absl::Status ResetPeakMemoryStats() const;
   absl::StatusOr<v1::EmptyMemoryCacheResponse> EmptyMemoryCache() const;
+  // Watches the daemon for as long as the request says, and hands the pieces of a document of Chrome trace events to
+  // `take_piece`; an error of its ends the call with that error. Not retried.
+  absl::StatusOr<v1::TraceSummary> CaptureTrace(const v1::CaptureTraceRequest& request,
+                                                absl::FunctionRef<absl::Status(const std::string& json)> take_piece) const;
   absl::StatusOr<v1::Roofline> GetRoofline() const;
 
   absl::StatusOr<v1::ListBenchmarksResponse> ListBenchmarks() const;

@@ -17,7 +17,7 @@ import urllib.request
 DASHBOARDS = pathlib.Path(__file__).parent / "dashboards"
 COLUMN, UNIT_HEIGHT, MARGIN = 50, 30, 6  # pixels
 SAMPLES = 240
-LEGEND_LINES = 4
+LEGEND_LINES = 5
 COLOURS = ["#3274d9", "#e0752d", "#37872d", "#c4162a", "#8f3bb8", "#b8860b", "#0e8a8a", "#6b4f3a", "#d6499b", "#5a6b7b"]
 PREFIXES = ["", "k", "M", "G", "T", "P"]
 SUFFIXES = {"Bps": "B/s", "bytes": "B", "flops": "FLOP/s", "hertz": "Hz", "watt": "W", "celsius": "°C", "reqps": "/s", "ops": "/s"}
@@ -38,7 +38,7 @@ def format_value(value, unit):
     base = 1024 if unit == "bytes" else 1000
     while abs(value) >= base and power < len(PREFIXES) - 1 and unit not in ("celsius",):
         value, power = value / base, power + 1
-    prefix = PREFIXES[power] + ("i" if unit == "bytes" and power else "")
+    prefix = PREFIXES[power].upper() + "i" if unit == "bytes" and power else PREFIXES[power]
     return f"{value:.3g} {prefix}{SUFFIXES.get(unit, '')}".strip()
 
 
@@ -83,7 +83,7 @@ def draw_chart(panel, lines, source, width, height):
     unit = panel["fieldConfig"]["defaults"]["unit"]
     legend = sorted((line for line in lines if line.points), key=lambda line: -line.last)
     shown = legend[:LEGEND_LINES]
-    left, right, top, bottom = 74, width - 12, 30, height - 22 - 15 * (len(shown) + (len(legend) > len(shown)))
+    left, right, top, bottom = 86, width - 12, 30, height - 22 - 15 * (len(shown) + (len(legend) > len(shown)))
     if not legend:
         return [text(width / 2, height / 2, "no data", 12, "#999", "middle")]
     values = [y for line in legend for _, y in line.points]

@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "ridgeline/v1/device.grpc.pb.h"
 #include "server/api/gpu_status_converter.h"
+#include "server/api/trace_stream.h"
 #include "server/api/unary.h"
 #include "server/base/version.h"
 #include "server/engine/kv_cache/kv_cache_store.h"
@@ -15,7 +16,9 @@
 namespace ridgeline::api {
 namespace {
 
-class DeviceService : public v1::DeviceService::CallbackService {
+using RawDeviceService = v1::DeviceService::WithRawCallbackMethod_CaptureTrace<v1::DeviceService::CallbackService>;
+
+class DeviceService : public RawDeviceService {
  public:
   DeviceService(RpcContext& shared, engine::Engine& engine, std::string selection_reason)
       : shared_(shared),
@@ -23,6 +26,7 @@ class DeviceService : public v1::DeviceService::CallbackService {
         selection_reason_(std::move(selection_reason)),
         get_device_(shared.metrics(v1::DeviceService::service_full_name(), "GetDevice")),
         get_load_(shared.metrics(v1::DeviceService::service_full_name(), "GetLoad")),
+        capture_trace_(shared.metrics(v1::DeviceService::service_full_name(), "CaptureTrace")),
         get_memory_stats_(shared.metrics(v1::DeviceService::service_full_name(), "GetMemoryStats")),
         reset_peak_memory_stats_(shared.metrics(v1::DeviceService::service_full_name(), "ResetPeakMemoryStats")),
         empty_memory_cache_(shared.metrics(v1::DeviceService::service_full_name(), "EmptyMemoryCache")) {}
@@ -41,6 +45,11 @@ class DeviceService : public v1::DeviceService::CallbackService {
       FillLoad(*response);
       return absl::OkStatus();
     });
+  }
+
+  TraceReactorBase* CaptureTrace(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) override {
+    // gRPC made the buffer, not const, for this call.
+    return StartTraceStream(shared_, capture_trace_, *context, const_cast<grpc::ByteBuffer&>(*request), engine_);
   }
 
   grpc::ServerUnaryReactor* GetMemoryStats(grpc::CallbackServerContext* context, const v1::GetMemoryStatsRequest*,
@@ -127,6 +136,7 @@ class DeviceService : public v1::DeviceService::CallbackService {
   const absl::Time start_ = absl::Now();
   MethodMetrics& get_device_;
   MethodMetrics& get_load_;
+  MethodMetrics& capture_trace_;
   MethodMetrics& get_memory_stats_;
   MethodMetrics& reset_peak_memory_stats_;
   MethodMetrics& empty_memory_cache_;

@@ -77,7 +77,7 @@ void KeepMessageMemory() {
 class GrpcServerImpl : public GrpcServer {
  public:
   GrpcServerImpl(const GrpcServerOptions& options, engine::Engine& engine, base::MetricsRegistry& registry)
-      : shared_(registry, options.instance_id), unknown_methods_(shared_) {
+      : shared_(registry, engine.trace(), options.instance_id), unknown_methods_(shared_) {
     services_.push_back(CreateAttentionService(shared_, engine));
     services_.push_back(CreateBenchmarkService(shared_, engine));
     services_.push_back(CreateDeviceService(shared_, engine, options.device_selection_reason));

@@ -1,13 +1,17 @@
 #include "server/api/rpc.h"
 
 #include <chrono>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "server/api/byte_buffer.h"
 #include "server/api/status_to_grpc.h"
 #include "server/base/log.h"
+#include "server/base/trace_context.h"
 
 namespace ridgeline::api {
 namespace {
@@ -31,6 +35,19 @@ std::string FindMetadata(const grpc::ServerContextBase& context, const char* key
   return {found->second.data(), found->second.size()};
 }
 
+// Lines about faults: enough to see what goes wrong.
+constexpr int kFaultLinesPerSecond = 10;
+
+// The caller's place in its own trace goes along, if it sends a valid one.
+engine::TraceOrigin OriginOf(std::string request_id, const grpc::ServerContextBase& context) {
+  engine::TraceOrigin origin{.request_id = std::move(request_id)};
+  std::optional<base::TraceContext> caller = base::ParseTraceparent(FindMetadata(context, "traceparent"));
+  if (!caller.has_value()) return origin;
+  origin.trace_id = std::move(caller->trace_id);
+  origin.parent_id = std::move(caller->parent_id);
+  return origin;
+}
+
 }  // namespace
 
 MethodMetrics::MethodMetrics(base::MetricsRegistry& registry, std::string method)
@@ -52,8 +69,8 @@ void MethodMetrics::Count(grpc::StatusCode code, absl::Duration duration) {
   counter->Increment();
 }
 
-RpcContext::RpcContext(base::MetricsRegistry& registry, std::string instance_id)
-    : registry_(registry), instance_id_(std::move(instance_id)) {}
+RpcContext::RpcContext(base::MetricsRegistry& registry, engine::TraceRecorder& trace, std::string instance_id)
+    : registry_(registry), trace_(trace), instance_id_(std::move(instance_id)), fault_lines_(kFaultLinesPerSecond) {}
 
 MethodMetrics& RpcContext::metrics(std::string_view service, std::string_view method) {
   std::string name = absl::StrCat(std::string(service), "/", std::string(method));
@@ -66,14 +83,18 @@ MethodMetrics& RpcContext::metrics(std::string_view service, std::string_view me
 std::string RpcContext::NextRequestId() { return absl::StrCat(instance_id_, "-", num_requests_.fetch_add(1) + 1); }
 
 Rpc::Rpc(RpcContext& shared, MethodMetrics& metrics, grpc::ServerContextBase& context)
-    : metrics_(metrics), context_(context), request_id_(shared.NextRequestId()), arrival_(absl::Now()) {
+    : shared_(shared),
+      metrics_(metrics),
+      context_(context),
+      origin_(OriginOf(shared.NextRequestId(), context)),
+      arrival_(absl::Now()) {
   context.AddTrailingMetadata("x-ridgeline-instance", shared.instance_id());
-  context.AddTrailingMetadata("x-ridgeline-request", request_id_);
+  context.AddTrailingMetadata("x-ridgeline-request", origin_.request_id);
 }
 
 engine::CallContext Rpc::call_context() const {
   const std::chrono::system_clock::time_point deadline = context_.deadline();
-  return {.request_id = request_id_,
+  return {.origin = origin_,
           .caller = caller(),
           .deadline =
               deadline == std::chrono::system_clock::time_point::max() ? absl::InfiniteFuture() : absl::FromChrono(deadline),
@@ -85,14 +106,42 @@ engine::kv_cache::Caller Rpc::caller() const {
           .session_token = FindMetadata(context_, "x-ridgeline-session")};
 }
 
-grpc::Status Rpc::Close(const absl::Status& status) {
-  if (IsServerFault(status.code())) {
-    base::Log(
-        base::LogLevel::kError, "request failed",
-        {{"request", request_id_}, {"code", kCodeNames[static_cast<std::size_t>(status.code())]}, {"error", status.message()}});
+void Rpc::LogCall(const absl::Status& status, absl::Duration duration) const {
+  const bool is_fault = IsServerFault(status.code());
+  const base::LogLevel level = is_fault ? base::LogLevel::kError : base::LogLevel::kDebug;
+  if (!base::IsLogged(level)) return;
+  std::int64_t held_back = 0;
+  if (is_fault) {
+    const std::optional<std::int64_t> admitted = shared_.fault_lines().Admit(absl::Now());
+    if (!admitted.has_value()) return;
+    held_back = *admitted;
   }
-  grpc::Status wire = ToGrpc(status);
-  metrics_.Count(wire.error_code(), absl::Now() - arrival_);
+  std::vector<base::LogField> fields = {{"request", origin_.request_id},
+                                        {"method", metrics_.method()},
+                                        {"code", kCodeNames[static_cast<std::size_t>(status.code())]},
+                                        {"seconds", absl::ToDoubleSeconds(duration)}};
+  if (const std::string client = caller().client; !client.empty()) fields.emplace_back("client", client);
+  if (!origin_.trace_id.empty()) {
+    fields.emplace_back("trace_id", origin_.trace_id);
+    fields.emplace_back("parent_id", origin_.parent_id);
+  }
+  if (!status.ok()) fields.emplace_back("error", status.message());
+  if (held_back > 0) fields.emplace_back("held_back", held_back);
+  base::Log(level, is_fault ? "request failed" : "request", fields);
+}
+
+grpc::Status Rpc::Close(const absl::Status& status) {
+  const absl::Time now = absl::Now();
+  grpc::Status wire = ToGrpc(status, origin_.request_id);
+  metrics_.Count(wire.error_code(), now - arrival_);
+  LogCall(status, now - arrival_);
+  if (shared_.trace().is_on()) {
+    shared_.trace().Add(engine::CallRecord{.origin = origin_,
+                                           .method = metrics_.method(),
+                                           .code = kCodeNames[static_cast<std::size_t>(wire.error_code())],
+                                           .begin = arrival_,
+                                           .end = now});
+  }
   return wire;
 }
 

@@ -13,10 +13,13 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "grpcpp/server_context.h"
+#include "server/base/log_sampler.h"
 #include "server/base/metrics.h"
 #include "server/base/mutex.h"
 #include "server/engine/engine.h"
 #include "server/engine/kv_cache/resources.h"
+#include "server/engine/trace/trace_recorder.h"
+#include "server/engine/trace/trace_records.h"
 
 namespace ridgeline::api {
 
@@ -26,6 +29,7 @@ class MethodMetrics {
   MethodMetrics(base::MetricsRegistry& registry, std::string method);
 
   void Count(grpc::StatusCode code, absl::Duration duration);
+  const std::string& method() const { return method_; }  // "ridgeline.v1.AttentionService/Attend"
 
  private:
   static constexpr std::size_t kNumCodes = 17;
@@ -41,15 +45,20 @@ class MethodMetrics {
 // What the handlers share. Outlives every call.
 class RpcContext {
  public:
-  RpcContext(base::MetricsRegistry& registry, std::string instance_id);
+  // `registry` and `trace` outlive it.
+  RpcContext(base::MetricsRegistry& registry, engine::TraceRecorder& trace, std::string instance_id);
 
   MethodMetrics& metrics(std::string_view service, std::string_view method);
   const std::string& instance_id() const { return instance_id_; }
   std::string NextRequestId();
+  engine::TraceRecorder& trace() { return trace_; }
+  base::LogSampler& fault_lines() { return fault_lines_; }
 
  private:
   base::MetricsRegistry& registry_;
+  engine::TraceRecorder& trace_;
   const std::string instance_id_;
+  base::LogSampler fault_lines_;
   std::atomic<std::uint64_t> num_requests_{0};
   base::Mutex mutex_;
   // Filled while services are made; handlers keep the references.
@@ -66,13 +75,17 @@ class Rpc {
   // Who calls, by the call's metadata: x-ridgeline-client and x-ridgeline-session, empty where they are missing.
   engine::kv_cache::Caller caller() const;
 
-  // The status to finish with; counts and times the call, and logs it if the fault is the server's. Call once.
+  // The status to finish with; counts and times the call, and logs it: at level debug, or as an error if the fault is the
+  // server's. Call once.
   grpc::Status Close(const absl::Status& status);
 
  private:
+  void LogCall(const absl::Status& status, absl::Duration duration) const;
+
+  RpcContext& shared_;
   MethodMetrics& metrics_;
   const grpc::ServerContextBase& context_;
-  const std::string request_id_;
+  const engine::TraceOrigin origin_;
   const absl::Time arrival_;
 };
 

@@ -25,7 +25,7 @@ std::string Trim(absl::string_view message) {
 
 }  // namespace
 
-grpc::Status ToGrpc(const absl::Status& status) {
+grpc::Status ToGrpc(const absl::Status& status, const std::string& request_id) {
   if (status.ok()) return grpc::Status::OK;
   const std::optional<std::string> field = base::ErrorField(status);
   const std::string description = Trim(status.message());
@@ -37,6 +37,11 @@ grpc::Status ToGrpc(const absl::Status& status) {
   info.set_reason(base::ErrorReason(status));
   info.set_domain(kDomain);
   details.add_details()->PackFrom(info);
+  if (!request_id.empty()) {
+    google::rpc::RequestInfo request;
+    request.set_request_id(request_id);
+    details.add_details()->PackFrom(request);
+  }
   if (field.has_value()) {
     google::rpc::BadRequest bad_request;
     google::rpc::BadRequest::FieldViolation* violation = bad_request.add_field_violations();

@@ -32,6 +32,7 @@ inline constexpr std::string_view kReasonChecksumMismatch = "CHECKSUM_MISMATCH";
 inline constexpr std::string_view kReasonTruncatedExport = "TRUNCATED_EXPORT";
 inline constexpr std::string_view kReasonBenchmarkNotFound = "BENCHMARK_NOT_FOUND";
 inline constexpr std::string_view kReasonBenchmarkRunning = "BENCHMARK_RUNNING";
+inline constexpr std::string_view kReasonCaptureRunning = "CAPTURE_RUNNING";
 inline constexpr std::string_view kReasonDraining = "DRAINING";
 inline constexpr std::string_view kReasonDeadlineExceeded = "DEADLINE_EXCEEDED";
 inline constexpr std::string_view kReasonCancelled = "CANCELLED";

@@ -131,7 +131,7 @@ enum class PlainAllocator {
 // A part of a kernel's time: from the end of the phase before, or the start of the kernel, until `end`.
 struct KernelPhase {
   const char* name;  // static
-  std::unique_ptr<Event> end;
+  std::shared_ptr<const Event> end;
 };
 
 // Callable from one thread at a time. Errors: RESOURCE_EXHAUSTED (reason OUT_OF_MEMORY, saying requested, allocated, reserved,

@@ -109,7 +109,8 @@ WorkTraits TraitsOf(const AppendProblem& problem, const CallContext& context) {
           .size = longest <= kMaxDecodeTokens ? WorkSize::kDecode : WorkSize::kPrefill,
           .tokens = total,
           .batch_key = shares ? absl::StrCat("append ", selection.cache_uid(), " ", selection.layer()) : "",
-          .accesses = problem.accesses};
+          .accesses = problem.accesses,
+          .origin = context.origin};
 }
 
 }  // namespace ridgeline::engine

@@ -64,7 +64,7 @@ class EngineImpl final : public Engine {
         answer_threads_(options.answer_threads),
         scheduler_(std::make_shared<Scheduler>(
             SchedulerOptions{options.max_queued_requests, options.max_queued_bytes, options.batches, options.serving_waits},
-            device, clock, metrics_.scheduler(), answer_threads_)),
+            device, clock, metrics_.scheduler(), answer_threads_, trace_)),
         instrument_(device, roofline_, clock, *scheduler_, options.serving_waits),
         on_scrape_(metrics.OnScrape(
             [this] { metrics_.UpdateOnScrape(scheduler_->load(), health(), kv_caches_.statistics(), device_); })) {}
@@ -82,7 +82,8 @@ class EngineImpl final : public Engine {
     WorkTraits traits{.client = std::move(context.caller.client),
                       .device_bytes = kernels::SaturatingAdd(problem->tensor_bytes(), plan->workspace_bytes),
                       .deadline = context.deadline,
-                      .roof_time = AttendRoofTime(*problem, plan->algorithm)};
+                      .roof_time = AttendRoofTime(*problem, plan->algorithm),
+                      .origin = std::move(context.origin)};
     return scheduler_->Submit(MakeAttendWork(*std::move(problem), *std::move(plan), std::move(done), surroundings_),
                               std::move(traits), arrival);
   }
@@ -158,6 +159,7 @@ class EngineImpl final : public Engine {
   Load load() const override { return scheduler_->load(); }
   const Roofline& roofline() const override { return roofline_; }
   device::Device& device() override { return device_; }
+  TraceRecorder& trace() override { return trace_; }
   absl::Status health() const override { return scheduler_->health(); }
 
  private:
@@ -240,6 +242,7 @@ class EngineImpl final : public Engine {
   const AttendSurroundings surroundings_ = {device_.info(), roofline_, metrics_};
   const FuseSurroundings fuse_surroundings_ = {device_.info(), roofline_, metrics_, kv_caches_};
   AnswerThreads answer_threads_;
+  TraceRecorder trace_;
   const std::shared_ptr<Scheduler> scheduler_;
   benchmark::Instrument instrument_;
   const std::shared_ptr<void> on_scrape_;  // last: unregisters before what it reads goes

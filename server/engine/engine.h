@@ -30,6 +30,7 @@
 #include "server/engine/load.h"
 #include "server/engine/roofline.h"
 #include "server/engine/sequence_transfer.h"
+#include "server/engine/trace/trace_recorder.h"
 
 namespace ridgeline::engine {
 
@@ -108,6 +109,8 @@ class Engine {
   virtual Load load() const = 0;
   virtual const Roofline& roofline() const = 0;
   virtual device::Device& device() = 0;
+  // What is captured of the daemon's activity, on request.
+  virtual TraceRecorder& trace() = 0;
 
   // Ok while the process is alive in the sense of /healthz: the device is not lost and, if work is pending, it has completed
   // some within the last minute, or what runs is so much that it may take longer.

@@ -11,6 +11,7 @@
 #include "server/device/device.h"
 #include "server/engine/batch_former.h"
 #include "server/engine/task.h"
+#include "server/engine/trace/traced_lane.h"
 #include "server/engine/work.h"
 
 namespace ridgeline::engine {
@@ -32,6 +33,7 @@ struct Flight {
   const device::CancelToken cancel = std::make_shared<std::atomic<bool>>(false);  // set when no task's result is wanted
 
   // Written by whoever starts the flight, read at completion.
+  std::unique_ptr<TracedLane> traced_lane;  // if it left while a capture ran; the launch is queued through it
   std::unique_ptr<Launch> launch;
   absl::Status queue_status;
 };

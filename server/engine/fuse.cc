@@ -300,7 +300,8 @@ WorkTraits TraitsOf(const FuseProblem& problem, const CallContext& context) {
           .size = is_decode ? WorkSize::kDecode : WorkSize::kPrefill,
           .tokens = problem.selection != nullptr ? problem.shape.num_rows : 1,
           .batch_key = BatchKey(problem),
-          .accesses = problem.accesses};
+          .accesses = problem.accesses,
+          .origin = context.origin};
 }
 
 }  // namespace ridgeline::engine

@@ -98,7 +98,8 @@ WorkTraits TraitsOf(const PagedAttendProblem& problem, std::int64_t workspace_by
           .size = longest <= kMaxDecodeTokens ? WorkSize::kDecode : WorkSize::kPrefill,
           .tokens = total,
           .batch_key = BatchKey(problem),
-          .accesses = problem.accesses};
+          .accesses = problem.accesses,
+          .origin = context.origin};
 }
 
 }  // namespace ridgeline::engine

@@ -36,11 +36,12 @@ class Scheduler::SubmittedCall final : public Call {
 };
 
 Scheduler::Scheduler(const SchedulerOptions& options, device::Device& device, const base::Clock& clock,
-                     const SchedulerMetrics& metrics, AnswerThreads& answer_threads)
+                     const SchedulerMetrics& metrics, AnswerThreads& answer_threads, TraceRecorder& trace)
     : device_(device),
       clock_(clock),
       metrics_(metrics),
       answer_threads_(answer_threads),
+      trace_(trace),
       num_lanes_(device.num_lanes()),
       serving_waits_(options.serving_waits),
       admission_(options.max_queued_requests, options.max_queued_bytes),

@@ -39,6 +39,7 @@
 #include "server/engine/load.h"
 #include "server/engine/scheduler_metrics.h"
 #include "server/engine/task.h"
+#include "server/engine/trace/trace_recorder.h"
 #include "server/engine/work.h"
 
 namespace ridgeline::engine {
@@ -55,7 +56,7 @@ struct SchedulerOptions {
 class Scheduler : public std::enable_shared_from_this<Scheduler> {
  public:
   Scheduler(const SchedulerOptions& options, device::Device& device, const base::Clock& clock, const SchedulerMetrics& metrics,
-            AnswerThreads& answer_threads);
+            AnswerThreads& answer_threads, TraceRecorder& trace);
 
   // Starts the work, lets it wait, or calls its Finish with the reason why not and returns null. `arrival` is when the request
   // came.
@@ -123,6 +124,8 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   Decisions Settle(Flight& flight, absl::Span<const absl::StatusOr<Turn>> turns) ABSL_LOCKS_EXCLUDED(mutex_);
   void Depart(const std::shared_ptr<Flight>& flight) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnLaneComplete(const std::shared_ptr<Flight>& flight, const absl::Status& lane_status) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of a launch that left while a capture ran: what ran on its lane, and its members' ways. Before the launch is let go of.
+  void Trace(const Flight& flight, absl::Span<const Ending> endings, const absl::Status& status);
   // Adds a retry delay to a final lack of memory.
   std::vector<Ending> EndingsOf(const Flight& flight, absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   Decisions ReturnLane(const Flight& flight, absl::Span<const Ending> endings) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -138,6 +141,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   const base::Clock& clock_;
   const SchedulerMetrics metrics_;
   AnswerThreads& answer_threads_;
+  TraceRecorder& trace_;
   const int num_lanes_;
   const bool serving_waits_;
 

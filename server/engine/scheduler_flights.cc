@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -133,12 +134,17 @@ void Scheduler::Depart(const std::shared_ptr<Flight>& flight) {
     members.push_back(task->work.get());
   }
   metrics_.batch_requests.Observe(static_cast<double>(members.size()));
-  device::Lane& lane = device_.lane(flight->lane);
+  device::Lane* lane = &device_.lane(flight->lane);
+  // What has the device for itself, a benchmark, is measured: its lane is left as it is.
+  if (trace_.is_on() && !flight->tasks.front()->traits.exclusive) {
+    flight->traced_lane = std::make_unique<TracedLane>(*lane);
+    lane = flight->traced_lane.get();
+  }
   flight->launch = members.front()->MakeLaunch(members);
-  flight->queue_status = flight->cancel->load() ? Cancelled() : flight->launch->Queue(lane, flight->cancel);
+  flight->queue_status = flight->cancel->load() ? Cancelled() : flight->launch->Queue(*lane, flight->cancel);
   // After a failure too: what had been queued before it still runs, and uses the launch's memory.
   flight->launch->OnEnd(
-      lane, [self = shared_from_this(), flight](const absl::Status& status) { self->OnLaneComplete(flight, status); });
+      *lane, [self = shared_from_this(), flight](const absl::Status& status) { self->OnLaneComplete(flight, status); });
 }
 
 void Scheduler::OnLaneComplete(const std::shared_ptr<Flight>& flight, const absl::Status& lane_status) {
@@ -147,6 +153,7 @@ void Scheduler::OnLaneComplete(const std::shared_ptr<Flight>& flight, const absl
   std::vector<absl::Status> outcomes;
   outcomes.reserve(endings.size());
   for (const Ending ending : endings) outcomes.push_back(ending == Ending::kAnswer ? status : Cancelled());
+  if (trace_.is_on()) Trace(*flight, endings, status);
   // Before the lane goes on: its next tenant may get the same memory.
   flight->launch->Release(outcomes);
   flight->launch.reset();
@@ -164,6 +171,28 @@ void Scheduler::OnLaneComplete(const std::shared_ptr<Flight>& flight, const absl
   CarryOut(std::move(next));
   if (are_many) return;
   for (const std::shared_ptr<Task>& task : answered) Finish(*task, status);
+}
+
+void Scheduler::Trace(const Flight& flight, absl::Span<const Ending> endings, const absl::Status& status) {
+  const absl::Time now = clock_.Now();
+  LaunchRecord launch{.number = trace_.NextLaunch(),
+                      .lane = flight.lane,
+                      .begin = flight.lease_begin,
+                      .end = now,
+                      .error = status.ok() ? "" : std::string(status.message())};
+  for (std::size_t i = 0; i < endings.size(); ++i) {
+    const Task& task = *flight.tasks[i];
+    launch.request_ids.push_back(task.traits.origin.request_id);
+    if (endings[i] == Ending::kRetry) continue;
+    trace_.Add(RequestRecord{.origin = task.traits.origin,
+                             .arrival = task.arrival,
+                             .lease_begin = flight.lease_begin,
+                             .completed = now,
+                             .launch = launch.number});
+  }
+  // After an error nobody knows which events were recorded.
+  if (flight.traced_lane != nullptr && status.ok()) launch.spans = flight.traced_lane->Spans();
+  trace_.Add(std::move(launch));
 }
 
 void Scheduler::PostAnswers(const Tasks& answered, const absl::Status& status) {

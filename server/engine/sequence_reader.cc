@@ -50,7 +50,8 @@ class SequenceReaderImpl final : public SequenceReader {
     WorkTraits traits{.client = std::move(context.caller.client),
                       .device_bytes = tokens * token_bytes,
                       .deadline = context.deadline,
-                      .tokens = tokens};
+                      .tokens = tokens,
+                      .origin = std::move(context.origin)};
     auto advance_and_answer = [this, tokens, done = std::move(done)](absl::StatusOr<OutgoingChunk> chunk) mutable {
       if (!chunk.ok()) return done(chunk.status());
       token_ += tokens;

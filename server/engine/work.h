@@ -19,6 +19,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "server/device/device.h"
+#include "server/engine/trace/trace_records.h"
 
 namespace ridgeline::engine {
 
@@ -45,6 +46,7 @@ struct WorkTraits {
   std::vector<Access> accesses = {};
   absl::Duration roof_time = {};  // of its kernels at the device's measured peaks; zero: they are short
   bool exclusive = false;         // it begins when all lanes are free, and nothing else does until it has ended
+  TraceOrigin origin = {};        // whose work it is
 };
 
 // Works that leave together, or one alone. Outlived by its members.

@@ -1,6 +1,18 @@
 """Load of every kind that the metrics tell of."""
 import concurrent.futures
+import json
+import pathlib
 import subprocess
+import tempfile
+
+
+def trace(call):
+    """A capture while the load runs, by the command line: a document with kernels in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "trace.json"
+        call("trace", "--duration=1s", f"--output={path}")
+        categories = {event.get("cat") for event in json.loads(path.read_text())["traceEvents"]}
+    assert categories >= {"call", "launch", "copy", "kernel"}, categories
 
 
 def run_load(ridgeline, address, seconds):
@@ -23,6 +35,7 @@ def run_load(ridgeline, address, seconds):
                 ("load", "--paged", "--clients=4", flow, "--warm_up=0s", "--shapes=1,64,128,2,1,64", "--allow_refused")]
     with concurrent.futures.ThreadPoolExecutor() as threads:
         running = [threads.submit(call, *command) for command in commands]
+        trace(call)
         while not all(future.done() for future in running):
             call("fuse", "layer_norm", "--shape=256,256")
             call("compare", "--lengths=64", "--heads=1")

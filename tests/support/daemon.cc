@@ -9,11 +9,14 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <sstream>
+#include <tuple>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -39,6 +42,18 @@ std::string ReadFile(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();
   return text.str();
+}
+
+// Of a log line that says where the daemon listens, in either format; empty for others.
+std::string ListeningAddress(const std::string& line) {
+  for (const auto& [message, key, end] :
+       {std::tuple("msg=listening", " address=", "\n"), std::tuple("\"msg\":\"listening\"", "\"address\":\"", "\"")}) {
+    const std::size_t at = line.find(key);
+    if (!absl::StrContains(line, message) || at == std::string::npos) continue;
+    const std::size_t begin = at + std::strlen(key);
+    return line.substr(begin, line.find(end, begin) - begin);
+  }
+  return "";
 }
 
 [[noreturn]] void Exec(const std::vector<std::string>& command, const std::string& log_path) {
@@ -113,10 +128,9 @@ Daemon::~Daemon() {
 void Daemon::ReadAddresses() {
   const std::vector<std::string> lines = absl::StrSplit(process_->standard_error(), '\n');
   for (const std::string& line : lines) {
-    const std::size_t at = line.find(" address=");
-    if (line.find("msg=listening") == std::string::npos || at == std::string::npos) continue;
-    const std::string address = line.substr(at + 9);
-    if (line.find("service=metrics") != std::string::npos) {
+    const std::string address = ListeningAddress(line);
+    if (address.empty()) continue;
+    if (absl::StrContains(line, "metrics")) {
       metrics_address_ = address;
     } else {
       (address.rfind("unix:", 0) == 0 ? unix_address_ : tcp_address_) = address;

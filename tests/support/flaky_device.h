@@ -90,6 +90,7 @@ class FlakyDevice final : public device::Device {
   absl::StatusOr<std::shared_ptr<void>> AllocateHostMemory(device::HostMemoryKind kind, std::int64_t size_bytes) override;
   device::MemoryStats memory_stats() const override { return device_->memory_stats(); }
   void ResetPeakMemoryStats() override { device_->ResetPeakMemoryStats(); }
+  std::optional<std::int64_t> system_free_bytes() const override { return device_->system_free_bytes(); }
   std::int64_t EmptyMemoryCache() override { return device_->EmptyMemoryCache(); }
   absl::Status health() const override;
   void OnLost(absl::AnyInvocable<void(const absl::Status&)> listener) override { loss_.OnLost(std::move(listener)); }

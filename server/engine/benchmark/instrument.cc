@@ -47,7 +47,10 @@ std::shared_ptr<Call> Instrument::Start(Request request, CallContext context, Te
     Leave();
     done(std::move(end));
   };
-  WorkTraits traits{.client = std::move(context.caller.client), .deadline = context.deadline, .exclusive = true};
+  WorkTraits traits{.client = std::move(context.caller.client),
+                    .deadline = context.deadline,
+                    .exclusive = true,
+                    .origin = std::move(context.origin)};
   return scheduler_.Submit(MakeBenchmarkWork(*std::move(plan), context.deadline, std::move(tell), std::move(leave_and_answer),
                                              {.run = {device_, roofline_, clock_},
                                               .thread = thread_,

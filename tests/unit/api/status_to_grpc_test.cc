@@ -37,6 +37,13 @@ TEST(ToGrpcTest, EveryErrorHasAReasonInOurDomain) {
   }
 }
 
+TEST(ToGrpcTest, ARequestIsNamedToo) {
+  const auto request = Find<google::rpc::RequestInfo>(ToGrpc(absl::InternalError("no"), "abc-7"));
+  ASSERT_TRUE(request.has_value());
+  EXPECT_EQ(request->request_id(), "abc-7");
+  EXPECT_FALSE(Find<google::rpc::RequestInfo>(ToGrpc(absl::InternalError("no"))).has_value());
+}
+
 TEST(ToGrpcTest, AFieldIsNamed) {
   const grpc::Status status = ToGrpc(base::InvalidField("dense.key.shape", "has rank 2"));
   EXPECT_EQ(status.error_message(), "dense.key.shape: has rank 2");

@@ -1,5 +1,6 @@
 #include "server/base/log.h"
 
+#include <optional>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -42,6 +43,42 @@ TEST(LogTest, LongValuesAreCut) {
   EXPECT_THAT(LineWith(std::string(512, 'a')), Not(HasSubstr("...")));
   EXPECT_EQ(LineWith(std::string(100'000, 'a')), LineWith(std::string(512, 'a')) + "...");
   EXPECT_LT(LineWith(std::string(100'000, '\n')).size(), 1100);
+}
+
+std::string JsonWith(const std::string& value) {
+  return FormatLogLine(LogLevel::kInfo, "test", {{"value", value}}, LogFormat::kJson);
+}
+
+TEST(LogTest, OrOneJsonObject) {
+  EXPECT_EQ(FormatLogLine(LogLevel::kWarning, "cache file not written", {{"bytes", 42}}, LogFormat::kJson),
+            R"({"level":"warning","msg":"cache file not written","bytes":"42"})");
+  EXPECT_EQ(FormatLogLine(LogLevel::kError, "lost", {}, LogFormat::kJson), R"({"level":"error","msg":"lost"})");
+}
+
+TEST(LogTest, JsonStaysJsonWhateverAValueIs) {
+  EXPECT_THAT(JsonWith("a\n\"b\\"), EndsWith(R"("value":"a\u000a\"b\\"})"));
+  EXPECT_THAT(JsonWith("\xff\xe2\x80\xa8"), EndsWith(R"("value":"\u00ff\u00e2\u0080\u00a8"})"));
+  EXPECT_THAT(JsonWith(std::string(100'000, 'a')), EndsWith("aaa...\"}"));
+}
+
+TEST(LogTest, LevelsAndFormatsHaveNames) {
+  EXPECT_EQ(ParseLogLevel("debug"), LogLevel::kDebug);
+  EXPECT_EQ(ParseLogLevel("error"), LogLevel::kError);
+  EXPECT_EQ(ParseLogLevel("loud"), std::nullopt);
+  EXPECT_EQ(ParseLogFormat("json"), LogFormat::kJson);
+  EXPECT_EQ(ParseLogFormat("xml"), std::nullopt);
+}
+
+TEST(LogTest, WritesWhatItIsConfiguredTo) {
+  ::testing::internal::CaptureStderr();
+  Log(LogLevel::kDebug, "left out");
+  ConfigureLog(LogLevel::kDebug, LogFormat::kJson);
+  EXPECT_TRUE(IsLogged(LogLevel::kDebug));
+  Log(LogLevel::kDebug, "request", {{"code", "OK"}});
+  ConfigureLog(LogLevel::kInfo, LogFormat::kText);
+  EXPECT_FALSE(IsLogged(LogLevel::kDebug));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              MatchesRegex("\\{\"time\":\"[^\"]*Z\",\"level\":\"debug\",\"msg\":\"request\",\"code\":\"OK\"\\}\n"));
 }
 
 TEST(LogTest, WritesOneLineToStandardError) {

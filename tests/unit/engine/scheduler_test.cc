@@ -44,7 +44,7 @@ class SchedulerTest : public ::testing::Test {
         SchedulerOptions{.max_queued_requests = 1024, .max_queued_bytes = 1 << 20, .batches = limits}, *device_, clock_,
         SchedulerMetrics{registry_.AddHistogram("wait", "", {1}), registry_.AddHistogram("batch", "", {1}),
                          registry_.AddCounter("lane_busy", "")},
-        answer_threads_);
+        answer_threads_, trace_);
   }
   ~SchedulerTest() override {
     for (int lane = 0; lane < device_->num_lanes(); ++lane) device_->ReleaseCompletions(lane);
@@ -67,6 +67,7 @@ class SchedulerTest : public ::testing::Test {
   support::FakeClock clock_;
   base::MetricsRegistry registry_;
   AnswerThreads answer_threads_{2};
+  TraceRecorder trace_;
   WorkRecord record_;
   std::unique_ptr<support::FlakyDevice> device_;
   std::shared_ptr<Scheduler> scheduler_;
