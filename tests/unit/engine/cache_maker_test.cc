@@ -43,8 +43,8 @@ class CacheMakerTest : public kv_cache::StoreFixture {
   void TearDown() override { Deliver(); }
 
   std::shared_ptr<Call> Make(const std::string& id, const Answer& answer) {
-    return maker_->Make({.request_id = "test", .caller = alice_}, {.cache_id = id, .geometry = kv_cache::SmallGeometry(4)},
-                        Answer(answer).Callback());
+    return maker_->Make({.origin = {.request_id = "test"}, .caller = alice_},
+                        {.cache_id = id, .geometry = kv_cache::SmallGeometry(4)}, Answer(answer).Callback());
   }
 
   void AwaitAsked() { ASSERT_TRUE(is_asked_.WaitWithTimeout(absl::Minutes(1))); }

@@ -23,7 +23,8 @@ class EngineFixture : public ::testing::Test {
 
   std::shared_ptr<Call> Attend(const Answer& answer, absl::Time deadline = absl::InfiniteFuture(),
                                AttendRequest request = SmallRequest()) {
-    return engine_->Attend(std::move(request), {.request_id = "test", .deadline = deadline}, Answer(answer).Callback());
+    return engine_->Attend(std::move(request), {.origin = {.request_id = "test"}, .deadline = deadline},
+                           Answer(answer).Callback());
   }
 
   // Occupies a lane, the one that is next to be leased, until its completion is released. Lanes are leased from 0 up.

@@ -85,7 +85,8 @@ TEST_F(EngineTest, RefusesAnAnswerThatTheCallerCannotTakeBack) {
     request.output.log_sum_exp = log_sum_exp;
     request.output.discard = discard;
     Answer answer;
-    engine_->Attend(std::move(request), {.request_id = "test", .max_answer_bytes = output_bytes}, answer.Callback());
+    engine_->Attend(std::move(request), {.origin = {.request_id = "test"}, .max_answer_bytes = output_bytes},
+                    answer.Callback());
     return answer.Wait().status();
   };
   EXPECT_THAT(attend(/*log_sum_exp=*/false, /*discard=*/false), IsOk());

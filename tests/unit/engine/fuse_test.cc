@@ -36,7 +36,7 @@ class FuseTest : public EngineFixture {
   void SetUp() override { Build({}); }
 
   std::shared_ptr<Call> Fuse(FuseRequest request, FuseAnswer answer, absl::Time deadline = absl::InfiniteFuture()) {
-    return engine_->Fuse(std::move(request), {.request_id = "test", .deadline = deadline}, answer.Callback());
+    return engine_->Fuse(std::move(request), {.origin = {.request_id = "test"}, .deadline = deadline}, answer.Callback());
   }
 };
 

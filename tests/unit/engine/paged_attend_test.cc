@@ -62,7 +62,7 @@ TEST_F(PagedAttendTest, BothAlgorithmsReadPages) {
     AttendRequest request = call.Attend();
     request.options.algorithm = algorithm;
     Answer answer;
-    engine_->Attend(std::move(request), {.request_id = "test"}, answer.Callback());
+    engine_->Attend(std::move(request), {.origin = {.request_id = "test"}}, answer.Callback());
     ASSERT_THAT(answer.Wait(), IsOk());
     EXPECT_EQ(answer.Wait()->report.algorithm, algorithm);
     EXPECT_TRUE(model_.IsRight(call, *answer.Wait())) << Name(algorithm);
@@ -95,8 +95,8 @@ TEST_F(PagedAttendTest, OptionsMeanTheSameAsOverDenseKeys) {
     dense.query = FloatTensor({3, kQueryHeads, kHeadDim}, call.query);
     dense.query_lengths = {3};
     Answer over_pages, over_rows;
-    engine_->Attend(std::move(paged), {.request_id = "test"}, over_pages.Callback());
-    engine_->Attend(std::move(dense), {.request_id = "test"}, over_rows.Callback());
+    engine_->Attend(std::move(paged), {.origin = {.request_id = "test"}}, over_pages.Callback());
+    engine_->Attend(std::move(dense), {.origin = {.request_id = "test"}}, over_rows.Callback());
     ASSERT_THAT(over_pages.Wait(), IsOk());
     ASSERT_THAT(over_rows.Wait(), IsOk());
     const auto* got = static_cast<const float*>(over_pages.Wait()->output->data->data());
@@ -111,7 +111,7 @@ TEST_F(PagedAttendTest, DiscardAppendsAndReturnsOnlyTheReport) {
   AttendRequest request = call.Attend();
   request.output.discard = true;
   Answer answer;
-  engine_->Attend(std::move(request), {.request_id = "test"}, answer.Callback());
+  engine_->Attend(std::move(request), {.origin = {.request_id = "test"}}, answer.Callback());
   ASSERT_THAT(answer.Wait(), IsOk());
   EXPECT_FALSE(answer.Wait()->output.has_value());
   EXPECT_GT(answer.Wait()->report.bytes, 0);
@@ -175,7 +175,7 @@ TEST_F(PagedAttendTest, SmallRandomTensorsShareALaunchToo) {
     request.query = RandomTensor({1, kQueryHeads, kHeadDim}, i);
     request.paged->new_key = RandomTensor({1, kKvHeads, kHeadDim}, i);
     request.paged->new_value = RandomTensor({1, kKvHeads, kValueHeadDim}, i);
-    engine_->Attend(std::move(request), {.request_id = "test"}, answers[i].Callback());
+    engine_->Attend(std::move(request), {.origin = {.request_id = "test"}}, answers[i].Callback());
   }
   device_->ReleaseCompletions(0);
   for (const Answer& answer : answers) {
@@ -334,7 +334,7 @@ TEST_F(PagedAttendTest, BadRequestsNameTheFieldAndChangeNothing) {
     AttendRequest request = call.Attend();
     row.spoil(request);
     Answer answer;
-    EXPECT_EQ(engine_->Attend(std::move(request), {.request_id = "test"}, answer.Callback()), nullptr) << row.what;
+    EXPECT_EQ(engine_->Attend(std::move(request), {.origin = {.request_id = "test"}}, answer.Callback()), nullptr) << row.what;
     EXPECT_THAT(answer.Wait(), StatusIs(absl::StatusCode::kInvalidArgument)) << row.what;
     EXPECT_EQ(base::ErrorField(answer.Wait().status()), row.field) << row.what << ": " << answer.Wait().status();
   }
@@ -350,7 +350,7 @@ TEST_F(PagedAttendTest, BadAppendsNameTheField) {
     AppendKeyValueRequest request = call.Append();
     spoil(request);
     AppendAnswer answer;
-    EXPECT_EQ(engine_->AppendKeyValue(std::move(request), {.request_id = "test"}, answer.Callback()), nullptr);
+    EXPECT_EQ(engine_->AppendKeyValue(std::move(request), {.origin = {.request_id = "test"}}, answer.Callback()), nullptr);
     return base::ErrorField(answer.Wait().status()).value_or("none");
   };
   EXPECT_EQ(append([](AppendKeyValueRequest& r) { r.key.reset(); }), "key");
@@ -380,7 +380,7 @@ TEST_F(PagedAttendTest, AnExportIsASnapshotThatCanBeImported) {
   ASSERT_OK_AND_ASSIGN(const auto writer, engine_->ImportSequence({}, "kvCaches/c", "copy", reader->header()));
   while (true) {
     Awaited<absl::StatusOr<std::optional<OutgoingChunk>>> next;
-    reader->Next({.request_id = "test"}, next.Callback());
+    reader->Next({.origin = {.request_id = "test"}}, next.Callback());
     ASSERT_OK(next.Wait());
     if (!next.Wait()->has_value()) break;
     const OutgoingChunk& chunk = **next.Wait();
@@ -395,7 +395,7 @@ TEST_F(PagedAttendTest, AnExportIsASnapshotThatCanBeImported) {
     Awaited<absl::Status> written;
     writer->Append(
         {.layer = chunk.layer, .token_begin = chunk.token_begin, .key = incoming(chunk.key), .value = incoming(chunk.value)},
-        {.request_id = "test"}, written.Callback());
+        {.origin = {.request_id = "test"}}, written.Callback());
     ASSERT_OK(written.Wait());
   }
   EXPECT_THAT(engine_->kv_caches().GetSequence({}, NameOf("c", "copy")), StatusIs(absl::StatusCode::kNotFound));
@@ -420,7 +420,7 @@ TEST_F(PagedAttendTest, AnImportThatIsGivenUpLeavesNothing) {
                     .token_begin = token_begin,
                     .key = RandomTensor({tokens, kKvHeads, kHeadDim}, 1),
                     .value = RandomTensor({tokens, kKvHeads, kValueHeadDim}, 2)},
-                   {.request_id = "test"}, written.Callback());
+                   {.origin = {.request_id = "test"}}, written.Callback());
     return base::ErrorField(written.Wait()).value_or(written.Wait().ok() ? "" : "none");
   };
   EXPECT_EQ(append(0, 0, 5), "");

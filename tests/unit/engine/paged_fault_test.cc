@@ -43,7 +43,7 @@ class PagedFaultTest : public PagedFixture {
       steps.back().causal = steps.back().log_sum_exp = true;
       AttendRequest request = steps.back().Attend();
       request.options.algorithm = algorithm;
-      engine_->Attend(std::move(request), {.request_id = "test"}, answers.emplace_back().Callback());
+      engine_->Attend(std::move(request), {.origin = {.request_id = "test"}}, answers.emplace_back().Callback());
     }
     if (n.has_value()) device_->FailCall(*n, failure);
     device_->ReleaseCompletions(0);
@@ -114,7 +114,7 @@ TEST_F(PagedFaultTest, EveryCallOfAnAppendMayFail) {
     const PagedCall call = MakeCall(random_, names_, 0, {3, 1, 6}, /*appends=*/true);
     AppendAnswer answer;
     device_->FailCall(n, Injected());
-    engine_->AppendKeyValue(call.Append(), {.request_id = "test"}, answer.Callback());
+    engine_->AppendKeyValue(call.Append(), {.origin = {.request_id = "test"}}, answer.Callback());
     failed = !answer.Wait().ok();
     if (!failed) {
       EXPECT_GE(n, 3);
@@ -132,7 +132,7 @@ TEST_F(PagedFaultTest, EveryCallOfAnExportMayFailAndTheChunkComesAgain) {
     SCOPED_TRACE(n);
     Awaited<absl::StatusOr<std::optional<OutgoingChunk>>> next;
     device_->FailCall(n, Injected());
-    reader->Next({.request_id = "test"}, next.Callback());
+    reader->Next({.origin = {.request_id = "test"}}, next.Callback());
     failed = !next.Wait().ok();
     if (failed) continue;
     EXPECT_GE(n, 4);

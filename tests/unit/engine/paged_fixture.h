@@ -40,12 +40,13 @@ class PagedFixture : public EngineFixture {
   void Fill(const std::string& name, std::int64_t layer, std::int64_t tokens) {
     const PagedCall call = MakeCall(random_, {name}, layer, {tokens}, /*appends=*/true);
     AppendAnswer answer;
-    engine_->AppendKeyValue(call.Append(), {.request_id = "test"}, answer.Callback());
+    engine_->AppendKeyValue(call.Append(), {.origin = {.request_id = "test"}}, answer.Callback());
     ASSERT_OK(answer.Wait());
     model_.Append(call);
   }
 
-  std::shared_ptr<Call> Submit(const PagedCall& call, const Answer& answer, CallContext context = {.request_id = "test"}) {
+  std::shared_ptr<Call> Submit(const PagedCall& call, const Answer& answer,
+                               CallContext context = {.origin = {.request_id = "test"}}) {
     return engine_->Attend(call.Attend(), std::move(context), Answer(answer).Callback());
   }
 

@@ -234,7 +234,7 @@ namespace {
   while (true) {
     absl::StatusOr<std::optional<OutgoingChunk>> chunk;
     base::Notification arrived;
-    (*reader)->Next({.request_id = "test"}, [&](absl::StatusOr<std::optional<OutgoingChunk>> next) {
+    (*reader)->Next({.origin = {.request_id = "test"}}, [&](absl::StatusOr<std::optional<OutgoingChunk>> next) {
       chunk = std::move(next);
       arrived.Notify();
     });

@@ -86,7 +86,7 @@ class PagedRandomTest : public PagedFixture, public ::testing::WithParamInterfac
   void Append() {
     const PagedCall call = AnyCall(/*appends=*/true);
     AppendAnswer answer;
-    engine_->AppendKeyValue(call.Append(), {.request_id = "test"}, answer.Callback());
+    engine_->AppendKeyValue(call.Append(), {.origin = {.request_id = "test"}}, answer.Callback());
     if (!answer.Wait().ok()) return ExpectMayFail(answer.Wait().status());
     model_.Append(call);
     for (std::size_t i = 0; i < call.sequences.size(); ++i) {
@@ -107,7 +107,8 @@ class PagedRandomTest : public PagedFixture, public ::testing::WithParamInterfac
     const bool collects = OneIn(2);
     for (int lane = 0; collects && lane < kLanes; ++lane) device_->HoldCompletions(lane);
     for (std::size_t i = 0; i < calls.size(); ++i) {
-      handles.push_back(Submit(calls[i], answers[i], {.request_id = "test", .caller = {.client = absl::StrCat(Below(3))}}));
+      handles.push_back(
+          Submit(calls[i], answers[i], {.origin = {.request_id = "test"}, .caller = {.client = absl::StrCat(Below(3))}}));
       if (OneIn(8) && handles.back() != nullptr) handles.back()->Cancel();
     }
     if (OneIn(2)) {
@@ -132,12 +133,12 @@ class PagedRandomTest : public PagedFixture, public ::testing::WithParamInterfac
     ASSERT_OK_AND_ASSIGN(const auto writer, engine_->ImportSequence({}, "kvCaches/c", id, reader->header()));
     while (true) {
       Awaited<absl::StatusOr<std::optional<OutgoingChunk>>> next;
-      reader->Next({.request_id = "test"}, next.Callback());
+      reader->Next({.origin = {.request_id = "test"}}, next.Callback());
       if (!next.Wait().ok()) return ExpectMayFail(next.Wait().status());
       if (!next.Wait()->has_value()) break;
       if (OneIn(10)) return;  // gives up
       Awaited<absl::Status> written;
-      writer->Append(IncomingOf(**next.Wait()), {.request_id = "test"}, written.Callback());
+      writer->Append(IncomingOf(**next.Wait()), {.origin = {.request_id = "test"}}, written.Callback());
       if (!written.Wait().ok()) return ExpectMayFail(written.Wait());
     }
     ASSERT_OK(writer->Commit());

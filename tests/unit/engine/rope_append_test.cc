@@ -61,7 +61,7 @@ FuseRequest Unturned(const PagedCall& call) {
 class RopeAppendTest : public PagedFixture {
  protected:
   std::shared_ptr<Call> Fuse(FuseRequest request, FuseAnswer answer) {
-    return engine_->Fuse(std::move(request), {.request_id = "test"}, answer.Callback());
+    return engine_->Fuse(std::move(request), {.origin = {.request_id = "test"}}, answer.Callback());
   }
 
   void ExpectAsModelled() {
@@ -202,7 +202,7 @@ TEST_F(RopeAppendTest, OneAfterTheOtherWithAppends) {
     if (i % 2 == 0) {
       Fuse(Unturned(calls.back()), fused[i / 2]);
     } else {
-      engine_->AppendKeyValue(calls.back().Append(), {.request_id = "test"}, appended[i / 2].Callback());
+      engine_->AppendKeyValue(calls.back().Append(), {.origin = {.request_id = "test"}}, appended[i / 2].Callback());
     }
   }
   for (const FuseAnswer& answer : fused) EXPECT_THAT(answer.Wait(), IsOk());

@@ -196,7 +196,7 @@ class ValidateFuseTest : public EngineFixture {
 
   absl::Status Fuse(FuseRequest request) {
     FuseAnswer answer;
-    engine_->Fuse(std::move(request), {.request_id = "test"}, answer.Callback());
+    engine_->Fuse(std::move(request), {.origin = {.request_id = "test"}}, answer.Callback());
     return answer.Wait().status();
   }
 };
@@ -209,7 +209,7 @@ TEST_F(ValidateFuseTest, EveryErrorNamesTheFieldAndCostsNothing) {
     FuseRequest request = Request(bad.op);
     bad.spoil(request);
     FuseAnswer answer;
-    EXPECT_EQ(engine_->Fuse(std::move(request), {.request_id = "test"}, answer.Callback()), nullptr);
+    EXPECT_EQ(engine_->Fuse(std::move(request), {.origin = {.request_id = "test"}}, answer.Callback()), nullptr);
     ASSERT_TRUE(answer.arrived());
     EXPECT_THAT(answer.Wait(), StatusIs(bad.code));
     EXPECT_EQ(base::ErrorField(answer.Wait().status()), bad.field) << answer.Wait().status();
@@ -248,7 +248,7 @@ TEST_F(ValidateFuseTest, NoRowsAreLegalWhateverTheirNumberOfDimensions) {
     request.input->shape = request.other->shape = shape;
     request.weight->shape = request.bias->shape = {shape.back()};
     FuseAnswer answer;
-    engine_->Fuse(std::move(request), {.request_id = "test"}, answer.Callback());
+    engine_->Fuse(std::move(request), {.origin = {.request_id = "test"}}, answer.Callback());
     ASSERT_THAT(answer.Wait(), IsOk());
     ASSERT_EQ(answer.Wait()->outputs.size(), 2u);
     EXPECT_EQ(answer.Wait()->outputs[0].shape, shape);
@@ -281,7 +281,7 @@ TEST_F(ValidateFuseTest, AnAnswerThatTheCallerCannotTakeBackIsRefusedBeforeItIsC
     request.return_mask = return_mask;
     request.discard = discard;
     FuseAnswer answer;
-    engine_->Fuse(std::move(request), {.request_id = "test", .max_answer_bytes = output_bytes + mask_bytes - 1},
+    engine_->Fuse(std::move(request), {.origin = {.request_id = "test"}, .max_answer_bytes = output_bytes + mask_bytes - 1},
                   answer.Callback());
     return answer.Wait().status();
   };

@@ -79,7 +79,7 @@ class Observed {
 class InstrumentTest : public EngineFixture {
  protected:
   std::shared_ptr<Call> Start(Observed& observed, benchmark::Request request, absl::Time deadline = absl::InfiniteFuture()) {
-    return engine_->Benchmark(std::move(request), {.request_id = "test", .deadline = deadline}, observed.Tell(),
+    return engine_->Benchmark(std::move(request), {.origin = {.request_id = "test"}, .deadline = deadline}, observed.Tell(),
                               observed.Done());
   }
 
