@@ -5,17 +5,17 @@
 #include "server/engine/kv_cache/resource_name.h"
 
 namespace ridgeline::engine::kv_cache {
-absl::Status CacheNotFound(std::string_view cache_id, const Caller& caller, std::string_view instance_id) {
-  const std::string_view instance = InstanceOfToken(caller.session_token);
-  if (!instance.empty() && instance != instance_id) {
-    return base::WithReason(absl::NotFoundError(absl::StrCat(CacheName(cache_id),
-                                                             " was on another instance of the server: prefill again, or "
-                                                             "import an export")),
-                            base::kReasonKvCacheLost);
-  }
+absl::Status CacheNotFound(std::string_view cache_id) {
   return base::WithReason(
       absl::NotFoundError(absl::StrCat("there is no ", CacheName(cache_id), ": never made, deleted, or its lease ran out")),
       base::kReasonKvCacheNotFound);
+}
+
+absl::Status CacheLost(std::string_view cache_id) {
+  return base::WithReason(absl::NotFoundError(absl::StrCat(CacheName(cache_id),
+                                                           " was on another instance of the server: prefill again, or "
+                                                           "import an export")),
+                          base::kReasonKvCacheLost);
 }
 
 absl::Status CacheExists(std::string_view cache_id) {

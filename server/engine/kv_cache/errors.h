@@ -9,8 +9,8 @@
 
 namespace ridgeline::engine::kv_cache {
 
-// KV_CACHE_LOST if the caller's session token is of another instance than `instance_id`, else KV_CACHE_NOT_FOUND.
-absl::Status CacheNotFound(std::string_view cache_id, const Caller& caller, std::string_view instance_id);
+absl::Status CacheNotFound(std::string_view cache_id);
+absl::Status CacheLost(std::string_view cache_id);
 absl::Status CacheExists(std::string_view cache_id);
 absl::Status CacheBusy(std::string_view cache_id);
 

@@ -128,6 +128,9 @@ absl::StatusOr<CacheInfo> KvCacheStore::RenewLease(const Caller& caller, std::st
 
 absl::StatusOr<std::shared_ptr<KvCache>> KvCacheStore::FindCache(const Caller& caller, std::string_view cache_id,
                                                                  absl::Time now, Garbage& garbage) {
+  // A session that comes from a node that has gone does not mean the cache of that name here.
+  const std::string_view instance = InstanceOfToken(caller.session_token);
+  if (!instance.empty() && instance != options_.instance_id) return CacheLost(cache_id);
   const auto found = caches_.find(cache_id);
   if (found != caches_.end() && found->second != nullptr) {
     if (!found->second->IsExpired(now)) {
@@ -137,7 +140,7 @@ absl::StatusOr<std::shared_ptr<KvCache>> KvCacheStore::FindCache(const Caller& c
     RemoveCache(found, garbage);
     ++gone_.expired_caches;
   }
-  return CacheNotFound(cache_id, caller, options_.instance_id);
+  return CacheNotFound(cache_id);
 }
 
 void KvCacheStore::RemoveCache(Caches::iterator place, Garbage& garbage) {

@@ -135,15 +135,16 @@ TEST_F(CachesTest, ClientsHaveQuotasOfCaches) {
 TEST_F(CachesTest, ACacheOfAnotherInstanceIsLost) {
   Build();
   ASSERT_OK_AND_ASSIGN(const CacheInfo made, CreateCache(alice_, "c"));
-  const auto reason_for = [&](const std::string& token) {
-    return base::ErrorReason(store_->GetCache({.client = "alice", .session_token = token}, "kvCaches/gone").status());
+  const auto reason_for = [&](const std::string& token, const char* name) {
+    return base::ErrorReason(store_->GetCache({.client = "alice", .session_token = token}, name).status());
   };
-  EXPECT_EQ(reason_for(""), base::kReasonKvCacheNotFound);
-  EXPECT_EQ(reason_for(made.routing_token), base::kReasonKvCacheNotFound);
-  EXPECT_EQ(reason_for("garbage"), base::kReasonKvCacheNotFound);
-  EXPECT_EQ(reason_for("instance-0.xabc"), base::kReasonKvCacheLost);
-  // A name that is known is known, whatever the token says.
-  EXPECT_OK(store_->GetCache({.client = "alice", .session_token = "instance-0.xabc"}, "kvCaches/c"));
+  EXPECT_EQ(reason_for("", "kvCaches/gone"), base::kReasonKvCacheNotFound);
+  EXPECT_EQ(reason_for(made.routing_token, "kvCaches/gone"), base::kReasonKvCacheNotFound);
+  EXPECT_EQ(reason_for("garbage", "kvCaches/gone"), base::kReasonKvCacheNotFound);
+  EXPECT_EQ(reason_for("instance-0.xabc", "kvCaches/gone"), base::kReasonKvCacheLost);
+  // A cache that has the same name here is another one.
+  EXPECT_EQ(reason_for("instance-0.xabc", "kvCaches/c"), base::kReasonKvCacheLost);
+  EXPECT_EQ(reason_for(made.routing_token, "kvCaches/c"), "");
 }
 
 TEST_F(CachesTest, ListsAreInTheOrderOfNamesInPages) {
