@@ -9,8 +9,9 @@ build_packages=(
   libabsl-dev libgrpc++-dev libgrpc-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
   libcivetweb-dev prometheus-cpp-dev libcurl4-openssl-dev zlib1g-dev
   libhwy-dev libopenblas-pthread-dev)
-# prometheus brings promtool; clang with its runtime the fuzzer, the sanitizers and the thread-safety analysis.
-test_packages=(libgtest-dev libgmock-dev clang libclang-rt-dev clang-format llvm prometheus python3)
+# prometheus brings promtool; clang with its runtime the fuzzer, the sanitizers and the thread-safety analysis; systemd its analysis
+# of units; haproxy stands before the daemons of a test.
+test_packages=(libgtest-dev libgmock-dev clang libclang-rt-dev clang-format llvm prometheus python3 python3-yaml haproxy systemd)
 
 wanted=()
 for set in "$@"; do

@@ -16,6 +16,8 @@
 namespace ridgeline::api {
 namespace {
 
+constexpr char kInstanceKey[] = "x-ridgeline-instance";
+
 // In google.rpc.Code's order, which is gRPC's.
 constexpr const char* kCodeNames[] = {
     "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
@@ -88,7 +90,9 @@ Rpc::Rpc(RpcContext& shared, MethodMetrics& metrics, grpc::ServerContextBase& co
       context_(context),
       origin_(OriginOf(shared.NextRequestId(), context)),
       arrival_(absl::Now()) {
-  context.AddTrailingMetadata("x-ridgeline-instance", shared.instance_id());
+  // Initial too: proxies learn by it which node is which instance, and most of them don't see trailers.
+  context.AddInitialMetadata(kInstanceKey, shared.instance_id());
+  context.AddTrailingMetadata(kInstanceKey, shared.instance_id());
   context.AddTrailingMetadata("x-ridgeline-request", origin_.request_id);
 }
 

@@ -68,7 +68,7 @@ class RpcContext {
 // One call, from its arrival to its status.
 class Rpc {
  public:
-  // Adds the trailing metadata x-ridgeline-instance and x-ridgeline-request.
+  // Adds the metadata x-ridgeline-instance, initial and trailing, and x-ridgeline-request, trailing.
   Rpc(RpcContext& shared, MethodMetrics& metrics, grpc::ServerContextBase& context);
 
   engine::CallContext call_context() const;

@@ -258,6 +258,7 @@ TEST_F(AttendTest, ErrorsSayWhichFieldAndCarryTheInstance) {
   const auto bad_request = FindDetail<google::rpc::BadRequest>(status);
   ASSERT_TRUE(bad_request.has_value());
   EXPECT_EQ(bad_request->field_violations(0).field(), "query.inline_data");
+  EXPECT_EQ(context.GetServerInitialMetadata().count("x-ridgeline-instance"), 1u);
   EXPECT_EQ(context.GetServerTrailingMetadata().count("x-ridgeline-instance"), 1u);
   EXPECT_EQ(context.GetServerTrailingMetadata().count("x-ridgeline-request"), 1u);
 }

@@ -25,6 +25,7 @@ class Process {
   // The exit status, 128 + n after signal n, or -1 if it still runs after `timeout`.
   int Wait(absl::Duration timeout);
   std::string standard_error() const;
+  pid_t pid() const { return pid_; }
 
  private:
   std::string log_path_;
