@@ -247,9 +247,9 @@ Benchmark Fusion(device::DeviceType type) {
   const bool on_cpu = type == device::DeviceType::kCpu;
   return {.name = "fusion",
           .claim =
-              "An operation made of elementary steps spends its time on carrying their results to memory and back. Fused into "
-              "one kernel it reads each input once and writes each output once, so it gains what it saves in bytes. Each of "
-              "the server's fused operations against its chain, a kernel a step, as an eager framework runs it.",
+              "An operation made of elementary steps spends its time on carrying their results to memory and back. Fused "
+              "into one kernel it reads each input once and writes each output once, so it gains what it saves in bytes. "
+              "Each of the server's fused operations against its chain, a kernel a step, as an eager framework runs it.",
           .axes = {WordAxis("op", "the operation", OpNames()),
                    WordAxis("mode", "a kernel a step, or one kernel", {"unfused", "fused"}),
                    WordAxis("type", "of the tensors", {"float32", "float16", "bfloat16"}, {on_cpu ? "float32" : "bfloat16"}),

@@ -214,8 +214,8 @@ Benchmark Occupancy() {
       .claim =
           "A GPU hides waiting by running other warps: loads reach memory's bandwidth, and dependent multiply-adds the peak, "
           "only with enough of them resident. Shared memory and registers that a block asks for limit how many there are; "
-          "independent operations of a thread do the same as more warps. Grid: 16 warps are resident, and the grid has so many "
-          "for each multiprocessor: one above a whole wave costs another.",
+          "independent operations of a thread do the same as more warps. Grid: 16 warps are resident, and the grid has so "
+          "many for each multiprocessor: one above a whole wave costs another.",
       .axes = {WordAxis("work", "16-byte loads, or chains of multiply-adds", {"loads", "multiply_adds"}),
                WordAxis("limit", "what limits the resident warps", {"shared_memory", "registers", "grid"}),
                IntegerAxis("independent", "operations of a thread that don't wait for each other: 1 or 4", 1, 4, {1, 4}),

@@ -274,10 +274,10 @@ Benchmark Transfer() {
   return {
       .name = "transfer",
       .claim =
-          "The way between host and device is far narrower than the device's memory, and needs pinned host memory to reach its "
-          "width and to run beside computing. Pageable: as any program has it. Pinned: taken from the driver. Registered: "
-          "pinned afterwards. Copies in either direction, in both at once, and one with as many matrix products as take its "
-          "time, on the same stream and on another.",
+          "The way between host and device is far narrower than the device's memory, and needs pinned host memory to reach "
+          "its width and to run beside computing. Pageable: as any program has it. Pinned: taken from the driver. "
+          "Registered: pinned afterwards. Copies in either direction, in both at once, and one with as many matrix products "
+          "as take its time, on the same stream and on another.",
       .axes = {WordAxis("pattern", "what is copied, and what runs meanwhile",
                         {"to_device", "to_host", "both_ways", "copy_then_products", "copy_beside_products"}),
                WordAxis("memory", "how the driver knows the host memory", {"pageable", "pinned", "registered"}),

@@ -83,7 +83,39 @@ class TransformerBlock {
   std::int64_t workspace_bytes() const { return workspace_.size_bytes(); }
 
  private:
-  enum class TensorName : std::uint8_t;
+  enum class TensorName : std::uint8_t {
+    kNone,
+    kInput,
+    kResidual,
+    kInputNormWeight,
+    kInputNormBias,
+    kInputSum,
+    kInputNormed,
+    kQueryWeight,
+    kKeyWeight,
+    kValueWeight,
+    kQuery,
+    kKey,
+    kValue,
+    kTurnedQuery,
+    kTurnedKey,
+    kAttended,
+    kOutputWeight,
+    kProjected,
+    kFfnNormWeight,
+    kFfnNormBias,
+    kFfnSum,
+    kFfnNormed,
+    kGateWeight,
+    kUpWeight,
+    kGate,
+    kUp,
+    kUpBias,
+    kActivated,
+    kDownWeight,
+    kDown,
+    kCount,
+  };
   struct Tensor {
     std::int64_t rows = 0;
     std::int64_t columns = 0;

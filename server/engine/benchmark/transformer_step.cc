@@ -138,23 +138,21 @@ Benchmark TransformerStep(device::DeviceType type) {
   const bool on_cpu = type == device::DeviceType::kCpu;
   const std::vector<std::string> types =
       on_cpu ? std::vector<std::string>{"float32"} : std::vector<std::string>{"float32", "float16", "bfloat16"};
-  return {
-      .name = "transformer_step",
-      .claim =
-          "Nearly all arithmetic of a transformer is in its matrix products, but norms, rotary embeddings and activations move "
-          "as many bytes: unfused they take a share of the time far above theirs of the arithmetic, and fusing gives most of "
-          "it "
-          "back. One block forward over one sequence, causal, operation by operation and as a whole.",
-      .axes = {WordAxis("model", "whose block it is", ModelNames(), {on_cpu ? "smollm2_135m" : "llama_3_1_8b"}),
-               WordAxis("operation", "of the block, or all of them", OperationNames()),
-               WordAxis("mode", "unfused: small operations a kernel a step, and standard attention", {"unfused", "fused"}),
-               WordAxis("type", "of tensors and weights", types, {on_cpu ? "float32" : "bfloat16"}),
-               IntegerAxis("tokens", "of the sequence", 1, std::int64_t{1} << 20, {on_cpu ? 1024 : 4096})},
-      .plot = {.x_axis = "", .y = "seconds"},
-      .unsupported_reason = &AnyDeviceWillDo,
-      .makes_sense = &MakesSense,
-      .make_subject = &Make,
-      .judge = &Judge};
+  return {.name = "transformer_step",
+          .claim =
+              "Nearly all arithmetic of a transformer is in its matrix products, but norms, rotary embeddings and activations "
+              "move as many bytes: unfused they take a share of the time far above theirs of the arithmetic, and fusing gives "
+              "most of it back. One block forward over one sequence, causal, operation by operation and as a whole.",
+          .axes = {WordAxis("operation", "of the block, or all of them", OperationNames()),
+                   WordAxis("mode", "unfused: small operations a kernel a step, and standard attention", {"unfused", "fused"}),
+                   WordAxis("model", "whose block it is", ModelNames(), {on_cpu ? "smollm2_135m" : "llama_3_1_8b"}),
+                   WordAxis("type", "of tensors and weights", types, {on_cpu ? "float32" : "bfloat16"}),
+                   IntegerAxis("tokens", "of the sequence", 1, std::int64_t{1} << 20, {on_cpu ? 1024 : 4096})},
+          .plot = {.x_axis = "", .y = "seconds"},
+          .unsupported_reason = &AnyDeviceWillDo,
+          .makes_sense = &MakesSense,
+          .make_subject = &Make,
+          .judge = &Judge};
 }
 
 }  // namespace ridgeline::engine::benchmark
