@@ -13,13 +13,13 @@ constexpr char kAttendStream[] = "/ridgeline.v1.AttentionService/AttendStream";
 }  // namespace
 
 AttendStreamCall::AttendStreamCall(const std::shared_ptr<grpc::Channel>& channel, AttendStreamEvents& events)
-    : stub_(channel), events_(events) {}
+    : channel_(channel), stub_(channel), events_(events) {}
 
 void AttendStreamCall::Start() {
   self_ = shared_from_this();
-  thread_ = StreamThreads::Get().Join();
-  if (thread_ == nullptr) return End(absl::ResourceExhaustedError("no thread could be started"));
-  call_ = stub_.PrepareCall(&context_, kAttendStream, &thread_->queue);
+  StreamThreads::Thread* const thread = StreamThreads::Get().Join(*channel_);
+  if (thread == nullptr) return End(absl::ResourceExhaustedError("no thread could be started"));
+  call_ = stub_.PrepareCall(&context_, kAttendStream, &thread->queue);
   call_->StartCall(&started_operation_);
 }
 
@@ -87,7 +87,7 @@ void AttendStreamCall::OnWritten(bool ok) {
 }
 
 void AttendStreamCall::OnFinished(bool /*ok*/) {
-  StreamThreads::Get().Leave(*thread_);
+  StreamThreads::Get().Leave(*channel_);
   End(answer_is_garbage_ ? absl::InternalError("the server's answer is no AttendResponse")
                          : ErrorFromWire(status_.error_code(), status_.error_message(), status_.error_details()));
 }

@@ -60,11 +60,11 @@ class AttendStreamCall final : public std::enable_shared_from_this<AttendStreamC
   // Once nothing else is under way.
   void FinishIfIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  const std::shared_ptr<grpc::Channel> channel_;
   grpc::GenericStub stub_;
   grpc::ClientContext context_;
   AttendStreamEvents& events_;
   std::shared_ptr<AttendStreamCall> self_;
-  StreamThreads::Thread* thread_ = nullptr;
   std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
   Operation started_operation_{*this, &AttendStreamCall::OnStarted};
   Operation read_operation_{*this, &AttendStreamCall::OnRead};

@@ -1,14 +1,14 @@
 #include "client/cpp/stream_threads.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <system_error>
 #include <utility>
 
 namespace ridgeline::client {
 namespace {
 
-constexpr int kMaxThreads = 4;
-constexpr int kStreamsOfAThread = 32;  // before another is started
+constexpr std::size_t kMaxThreads = 4;
 
 void Serve(grpc::CompletionQueue& queue) {
   void* operation;
@@ -23,16 +23,29 @@ StreamThreads& StreamThreads::Get() {
   return *threads;
 }
 
-StreamThreads::Thread* StreamThreads::Join() {
+StreamThreads::Thread* StreamThreads::Join(const grpc::Channel& channel) {
   absl::MutexLock lock(&mutex_);
-  const auto fewest = std::min_element(threads_.begin(), threads_.end(),
-                                       [](const auto& a, const auto& b) { return a->num_streams < b->num_streams; });
-  Thread* thread = fewest != threads_.end() ? fewest->get() : nullptr;
-  if (thread == nullptr || (thread->num_streams >= kStreamsOfAThread && threads_.size() < kMaxThreads)) {
-    if (Thread* const added = AddThread(); added != nullptr) thread = added;
+  const auto place = places_.try_emplace(&channel).first;
+  if (place->second.thread == nullptr) {
+    Thread* const chosen = ChooseThread();
+    if (chosen == nullptr) {
+      places_.erase(place);
+      return nullptr;
+    }
+    place->second.thread = chosen;
+    ++chosen->num_channels;
   }
-  if (thread != nullptr) ++thread->num_streams;
-  return thread;
+  ++place->second.num_streams;
+  return place->second.thread;
+}
+
+StreamThreads::Thread* StreamThreads::ChooseThread() {
+  const auto fewest = std::min_element(threads_.begin(), threads_.end(),
+                                       [](const auto& a, const auto& b) { return a->num_channels < b->num_channels; });
+  Thread* const idlest = fewest != threads_.end() ? fewest->get() : nullptr;
+  if (idlest != nullptr && (idlest->num_channels == 0 || threads_.size() == kMaxThreads)) return idlest;
+  Thread* const added = AddThread();
+  return added != nullptr ? added : idlest;
 }
 
 StreamThreads::Thread* StreamThreads::AddThread() {
@@ -47,9 +60,12 @@ StreamThreads::Thread* StreamThreads::AddThread() {
   return threads_.back().get();
 }
 
-void StreamThreads::Leave(Thread& thread) {
+void StreamThreads::Leave(const grpc::Channel& channel) {
   absl::MutexLock lock(&mutex_);
-  --thread.num_streams;
+  const auto place = places_.find(&channel);
+  if (--place->second.num_streams > 0) return;
+  --place->second.thread->num_channels;
+  places_.erase(place);
 }
 
 }  // namespace ridgeline::client
