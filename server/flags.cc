@@ -34,6 +34,18 @@ ABSL_FLAG(
     std::int64_t, pinned_limit_bytes, 0,
     "With a GPU, most host memory that results may take until their callers have read them; 0: a quarter of the memory that "
     "the process may use.");
+ABSL_FLAG(bool, memory_growing_segments, true,
+          "Device memory comes in segments that grow in place, where the device has virtual memory management; false: in fixed "
+          "segments, of cudaMalloc on a GPU.");
+ABSL_FLAG(
+    int, memory_rounding_divisions, 0,
+    "Sizes of allocations are rounded up to the next of this many equal steps between powers of two, itself a power of two "
+    "up to 64; 0: to the next 512 bytes.");
+ABSL_FLAG(
+    std::int64_t, memory_max_split_bytes, 0,
+    "Blocks of fixed segments from this size on are handed out whole, to requests of this size and more; 0: all are split.");
+ABSL_FLAG(std::int64_t, memory_history_events, 16384,
+          "Recent events of the allocator that memory snapshots show, up to 10000000; 0: none are kept.");
 ABSL_FLAG(std::int64_t, max_message_bytes, std::int64_t{1} << 30, "Largest request message, up to 2147483647.");
 ABSL_FLAG(int, max_queued_requests, 1024, "Requests that may wait for a lane; one more is refused with RESOURCE_EXHAUSTED.");
 ABSL_FLAG(std::int64_t, max_queued_bytes, std::int64_t{4} << 30,
@@ -126,6 +138,21 @@ absl::Status ReadKvCacheLimits(engine::kv_cache::KvCacheOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status ReadAllocator(device::AllocatorOptions& options) {
+  options.growing_segments = absl::GetFlag(FLAGS_memory_growing_segments);
+  options.rounding_divisions = absl::GetFlag(FLAGS_memory_rounding_divisions);
+  const bool is_power_of_two = (options.rounding_divisions & (options.rounding_divisions - 1)) == 0;
+  if (options.rounding_divisions < 0 || options.rounding_divisions > 64 || !is_power_of_two) {
+    return BadFlag("memory_rounding_divisions", options.rounding_divisions, "it must be 0 or a power of two up to 64");
+  }
+  const std::int64_t max_split_bytes = absl::GetFlag(FLAGS_memory_max_split_bytes);
+  const std::int64_t least_bytes = max_split_bytes == 0 ? 0 : std::int64_t{20} << 20;  // a segment of the large pool
+  RIDGELINE_RETURN_IF_ERROR(CheckRange("memory_max_split_bytes", max_split_bytes, least_bytes, options.max_split_bytes));
+  if (max_split_bytes > 0) options.max_split_bytes = max_split_bytes;
+  options.history_events = absl::GetFlag(FLAGS_memory_history_events);
+  return CheckRange<std::int64_t>("memory_history_events", options.history_events, 0, 10'000'000);
+}
+
 absl::Status ReadLog(DaemonConfig& config) {
   const std::string level = absl::GetFlag(FLAGS_log_level);
   const std::optional<base::LogLevel> least = base::ParseLogLevel(level);
@@ -168,6 +195,9 @@ absl::StatusOr<DaemonConfig> ReadFlags() {
   config.cuda.memory_limit_bytes = config.cpu.memory_limit_bytes;
   config.cuda.pinned_limit_bytes = absl::GetFlag(FLAGS_pinned_limit_bytes);
   RIDGELINE_RETURN_IF_ERROR(CheckRange<std::int64_t>("pinned_limit_bytes", config.cuda.pinned_limit_bytes, 0, kMaxInt64));
+
+  RIDGELINE_RETURN_IF_ERROR(ReadAllocator(config.cpu.allocator));
+  config.cuda.allocator = config.cpu.allocator;
 
   config.engine.max_queued_requests = absl::GetFlag(FLAGS_max_queued_requests);
   RIDGELINE_RETURN_IF_ERROR(CheckRange("max_queued_requests", config.engine.max_queued_requests, 0, kMaxInt));

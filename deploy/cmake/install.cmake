@@ -4,7 +4,8 @@
 #                          was built, and in lib every shared library they need but glibc, the C++ runtime and CUDA
 
 set(portable_programs ridgelined ridgeline)
-foreach(target gpu_kernel_test fused_gpu_test cuda_device_test integration_test attention_gpu_bench decode_gpu_bench fused_gpu_bench
+foreach(target gpu_kernel_test fused_gpu_test cuda_allocator_test cuda_device_test integration_test allocator_gpu_bench
+               attention_gpu_bench decode_gpu_bench fused_gpu_bench
                serving_bench)
   if(TARGET ${target})
     list(APPEND portable_programs ${target})

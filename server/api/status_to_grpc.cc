@@ -36,6 +36,7 @@ grpc::Status ToGrpc(const absl::Status& status, const std::string& request_id) {
   google::rpc::ErrorInfo info;
   info.set_reason(base::ErrorReason(status));
   info.set_domain(kDomain);
+  for (const auto& [name, value] : base::ErrorDetails(status)) (*info.mutable_metadata())[name] = value;
   details.add_details()->PackFrom(info);
   if (!request_id.empty()) {
     google::rpc::RequestInfo request;

@@ -5,6 +5,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 namespace ridgeline::base {
 namespace {
@@ -13,6 +14,7 @@ namespace {
 constexpr char kReasonPayload[] = "ridgeline/reason";
 constexpr char kFieldPayload[] = "ridgeline/field";
 constexpr char kRetryDelayPayload[] = "ridgeline/retry_delay_nanoseconds";
+constexpr char kDetailPayloadPrefix[] = "ridgeline/detail/";
 
 // The packaged Abseil's string_view is a type of its own.
 absl::string_view ToAbsl(std::string_view text) { return absl::string_view(text.data(), text.size()); }
@@ -74,6 +76,11 @@ absl::Status WithReason(absl::Status status, std::string_view reason) {
   return status;
 }
 
+absl::Status WithDetail(absl::Status status, std::string_view name, std::string_view value) {
+  Attach(status, absl::StrCat(kDetailPayloadPrefix, ToAbsl(name)).c_str(), value);
+  return status;
+}
+
 std::string ErrorReason(const absl::Status& status) {
   return Find(status, kReasonPayload).value_or(std::string(ReasonOfCode(status.code())));
 }
@@ -84,6 +91,14 @@ std::optional<absl::Duration> RetryDelay(const absl::Status& status) {
   std::int64_t nanoseconds = 0;
   if (!absl::SimpleAtoi(Find(status, kRetryDelayPayload).value_or(""), &nanoseconds)) return std::nullopt;
   return absl::Nanoseconds(nanoseconds);
+}
+
+std::map<std::string, std::string> ErrorDetails(const absl::Status& status) {
+  std::map<std::string, std::string> details;
+  status.ForEachPayload([&details](absl::string_view key, const absl::Cord& value) {
+    if (absl::ConsumePrefix(&key, kDetailPayloadPrefix)) details.emplace(std::string(key), std::string(value));
+  });
+  return details;
 }
 
 }  // namespace ridgeline::base

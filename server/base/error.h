@@ -2,6 +2,7 @@
 // device can name fields and reasons without knowing the wire. server/api turns them into google.rpc details.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -52,9 +53,13 @@ absl::Status WithRetryDelay(absl::Status status, absl::Duration delay);
 // Any status with a reason; an existing reason stays.
 absl::Status WithReason(absl::Status status, std::string_view reason);
 
+// A status with a fact for programs, e.g. "requested_bytes" and "1024"; one of the same name is replaced.
+absl::Status WithDetail(absl::Status status, std::string_view name, std::string_view value);
+
 // What was attached; for a status without a reason, one that follows from its code. `ErrorReason` of an ok status is empty.
 std::string ErrorReason(const absl::Status& status);
 std::optional<std::string> ErrorField(const absl::Status& status);
 std::optional<absl::Duration> RetryDelay(const absl::Status& status);
+std::map<std::string, std::string> ErrorDetails(const absl::Status& status);
 
 }  // namespace ridgeline::base

@@ -11,7 +11,8 @@ namespace ridgeline::device {
 // Takes back what it handed out; implemented by allocators. Thread-safe.
 class BufferOwner {
  public:
-  virtual void Free(void* data) = 0;
+  // `handle` is what the buffer was made with.
+  virtual void Free(void* handle) = 0;
 
  protected:
   ~BufferOwner() = default;
@@ -24,20 +25,25 @@ class BufferOwner {
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(BufferOwner* owner, void* data, std::int64_t size_bytes) : owner_(owner), data_(data), size_bytes_(size_bytes) {}
+  // `handle` is how the owner knows the memory.
+  Buffer(BufferOwner* owner, void* handle, void* data, std::int64_t size_bytes)
+      : owner_(owner), handle_(handle), data_(data), size_bytes_(size_bytes) {}
+  Buffer(BufferOwner* owner, void* data, std::int64_t size_bytes) : Buffer(owner, data, data, size_bytes) {}
   Buffer(Buffer&& other) noexcept
       : owner_(std::exchange(other.owner_, nullptr)),
+        handle_(std::exchange(other.handle_, nullptr)),
         data_(std::exchange(other.data_, nullptr)),
         size_bytes_(std::exchange(other.size_bytes_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept {
     Buffer taken(std::move(other));
     std::swap(owner_, taken.owner_);
+    std::swap(handle_, taken.handle_);
     std::swap(data_, taken.data_);
     std::swap(size_bytes_, taken.size_bytes_);
     return *this;
   }
   ~Buffer() {
-    if (owner_ != nullptr) owner_->Free(data_);
+    if (owner_ != nullptr) owner_->Free(handle_);
   }
 
   void* data() const { return data_; }                     // null if size_bytes() is 0; a host pointer on the CPU device only
@@ -45,6 +51,7 @@ class Buffer {
 
  private:
   BufferOwner* owner_ = nullptr;
+  void* handle_ = nullptr;
   void* data_ = nullptr;
   std::int64_t size_bytes_ = 0;
 };

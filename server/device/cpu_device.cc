@@ -77,11 +77,11 @@ CpuLimits LimitsOf(const DeviceInfo& info) {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(DeviceInfo info, int num_lanes, std::unique_ptr<ThreadPool> pool)
+  CpuDevice(DeviceInfo info, int num_lanes, const AllocatorOptions& allocator, std::unique_ptr<ThreadPool> pool)
       : info_(std::move(info)),
         limits_(LimitsOf(info_)),
         progress_(num_lanes + 1),
-        allocator_(memory_, info_.memory_limit_bytes, progress_),
+        allocator_(memory_, info_.memory_limit_bytes, progress_, allocator),
         pool_(std::move(pool)) {}
 
   absl::Status StartLanes() {
@@ -113,6 +113,7 @@ class CpuDevice final : public Device {
   void ResetPeakMemoryStats() override { allocator_.ResetPeaks(); }
   std::optional<std::int64_t> system_free_bytes() const override { return ReadAvailableMemoryBytes(); }
   std::int64_t EmptyMemoryCache() override { return allocator_.EmptyCache(); }
+  MemorySnapshot memory_snapshot() const override { return allocator_.snapshot(); }
   absl::Status health() const override { return absl::OkStatus(); }
 
  private:
@@ -138,8 +139,8 @@ absl::StatusOr<std::unique_ptr<Device>> CreateCpuDevice(const CpuDeviceOptions& 
   const std::int64_t memory_limit_bytes =
       options.memory_limit_bytes > 0 ? options.memory_limit_bytes : cpu.memory_bytes / 5 * 4;
   RIDGELINE_ASSIGN_OR_RETURN(auto pool, ThreadPool::Create(num_threads));
-  auto device =
-      std::make_unique<CpuDevice>(DescribeDevice(cpu, num_threads, memory_limit_bytes), options.num_lanes, std::move(pool));
+  auto device = std::make_unique<CpuDevice>(DescribeDevice(cpu, num_threads, memory_limit_bytes), options.num_lanes,
+                                            options.allocator, std::move(pool));
   RIDGELINE_RETURN_IF_ERROR(device->StartLanes());
   return device;
 }

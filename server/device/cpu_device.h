@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/common/blas_check.h"
+#include "server/device/allocator_options.h"
 #include "server/device/device.h"
 
 namespace ridgeline::device {
@@ -14,6 +15,7 @@ struct CpuDeviceOptions {
   int num_lanes = 4;                    // [1, 1024]
   int num_threads = 0;                  // [0, 4096] threads that one kernel may use; 0 = as many as this process has cores
   std::int64_t memory_limit_bytes = 0;  // hard budget of the allocator; 0 = 80 % of the memory that this process may use
+  AllocatorOptions allocator = {};
 
   // Whose answers are checked before anything relies on them. What standard attention multiplies with; a test passes a wrong
   // one.

@@ -48,6 +48,12 @@ absl::StatusOr<std::unique_ptr<CpuLane>> CpuLane::Create(int lane_idx, CachingAl
 
 absl::StatusOr<Buffer> CpuLane::Allocate(std::int64_t size_bytes) { return allocator_.Allocate(lane_idx_, size_bytes); }
 
+absl::Status CpuLane::Reserve(std::int64_t size_bytes, std::shared_ptr<const MemoryOwner> owner) {
+  return allocator_.Reserve(lane_idx_, size_bytes, std::move(owner));
+}
+
+void CpuLane::EndReservation() { allocator_.EndReservation(lane_idx_); }
+
 absl::StatusOr<Buffer> CpuLane::Upload(absl::Span<const HostSlice> slices, std::shared_ptr<const void> owner) {
   std::int64_t size_bytes = 0;
   for (const HostSlice& slice : slices) size_bytes = kernels::SaturatingAdd(size_bytes, slice.size_bytes);

@@ -110,6 +110,7 @@ struct Parts {
   std::unique_ptr<ThreadPool> copy_threads;
   std::unique_ptr<Nvml> nvml;  // may be null
   std::int64_t pinned_limit_bytes;
+  AllocatorOptions allocator;
 };
 
 class CudaDevice final : public Device {
@@ -119,8 +120,8 @@ class CudaDevice final : public Device {
         device_memory_(*parts_.context),
         pinned_memory_(*parts_.context),
         progress_(num_lanes + 1),
-        device_allocator_(device_memory_, parts_.info.device.memory_limit_bytes, progress_),
-        pinned_allocator_(pinned_memory_, parts_.pinned_limit_bytes, progress_, "pinned host memory") {}
+        device_allocator_(device_memory_, parts_.info.device.memory_limit_bytes, progress_, parts_.allocator),
+        pinned_allocator_(pinned_memory_, parts_.pinned_limit_bytes, progress_, {.history_events = 0}, "pinned host memory") {}
 
   absl::Status Start() {
     RIDGELINE_ASSIGN_OR_RETURN(completions_,
@@ -184,6 +185,7 @@ class CudaDevice final : public Device {
   }
   std::int64_t EmptyMemoryCache() override { return device_allocator_.EmptyCache() + pinned_allocator_.EmptyCache(); }
 
+  MemorySnapshot memory_snapshot() const override { return device_allocator_.snapshot(); }
   absl::Status health() const override { return parts_.context->loss().status(); }
   void OnLost(absl::AnyInvocable<void(const absl::Status&)> listener) override {
     parts_.context->loss().OnLost(std::move(listener));
@@ -220,6 +222,7 @@ absl::StatusOr<std::unique_ptr<Device>> CreateCudaDevice(const CudaDeviceOptions
   RIDGELINE_ASSIGN_OR_RETURN(parts.cublas, LoadCublas());
   RIDGELINE_ASSIGN_OR_RETURN(parts.info.device.memory_limit_bytes,
                              MemoryLimitBytes(*parts.context, options.memory_limit_bytes));
+  parts.allocator = options.allocator;
   const CpuInfo host = ReadCpuInfo();
   parts.pinned_limit_bytes = options.pinned_limit_bytes > 0 ? options.pinned_limit_bytes : host.memory_bytes / 4;
   const int copy_threads =

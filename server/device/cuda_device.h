@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "server/device/allocator_options.h"
 #include "server/device/device.h"
 
 namespace ridgeline::device {
@@ -20,6 +21,7 @@ struct CudaDeviceOptions {
   int num_copy_threads = 0;             // [0, 4096] threads that gather large uploads; 0 = half of the cores, at most 8
   std::int64_t memory_limit_bytes = 0;  // hard budget of the allocator; 0 = what is free at start, less a reserve
   std::int64_t pinned_limit_bytes = 0;  // likewise, for results in host memory; 0 = a quarter of what the process may use
+  AllocatorOptions allocator = {};      // of device memory
 
   // For tests: asked before each CUDA call of the server's; a cudaError_t other than 0 is what the call then returns, without
   // being made. Null: asked nothing. Any thread.

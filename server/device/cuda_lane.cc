@@ -99,6 +99,12 @@ absl::StatusOr<Buffer> CudaLane::Allocate(std::int64_t size_bytes) {
   return device_allocator_.Allocate(lane_idx_, size_bytes);
 }
 
+absl::Status CudaLane::Reserve(std::int64_t size_bytes, std::shared_ptr<const MemoryOwner> owner) {
+  return device_allocator_.Reserve(lane_idx_, size_bytes, std::move(owner));
+}
+
+void CudaLane::EndReservation() { device_allocator_.EndReservation(lane_idx_); }
+
 absl::StatusOr<Buffer> CudaLane::Upload(absl::Span<const HostSlice> slices, std::shared_ptr<const void> owner) {
   std::int64_t size_bytes = 0;
   for (const HostSlice& slice : slices) size_bytes = kernels::SaturatingAdd(size_bytes, slice.size_bytes);

@@ -53,6 +53,8 @@ class CudaLane final : public Lane {
   ~CudaLane() override;  // waits for queued work
 
   absl::StatusOr<Buffer> Allocate(std::int64_t size_bytes) override;
+  absl::Status Reserve(std::int64_t size_bytes, std::shared_ptr<const MemoryOwner> owner) override;
+  void EndReservation() override;
   absl::StatusOr<Buffer> Upload(absl::Span<const HostSlice> slices, std::shared_ptr<const void> owner) override;
   absl::StatusOr<Buffer> UploadRandom(kernels::DataType type, std::int64_t elements, std::uint64_t seed, float mean,
                                       float standard_deviation) override;

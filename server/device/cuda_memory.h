@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/statusor.h"
 #include "server/device/cuda_context.h"
+#include "server/device/cuda_virtual_memory.h"
 #include "server/device/memory_source.h"
 
 namespace ridgeline::device {
@@ -12,13 +14,15 @@ namespace ridgeline::device {
 // cudaMalloc. Giving memory back waits for all work of the device, so a request's path meets it only when memory is short.
 class CudaMemory final : public MemorySource {
  public:
-  explicit CudaMemory(CudaContext& context) : context_(context) {}
+  explicit CudaMemory(CudaContext& context) : context_(context), growing_(CudaVirtualMemory::TryCreate(context)) {}
 
   absl::StatusOr<void*> Map(std::int64_t size_bytes) override;
   void Unmap(void* data, std::int64_t size_bytes) override;
+  GrowingMemory* growing() override { return growing_.get(); }
 
  private:
   CudaContext& context_;
+  const std::unique_ptr<CudaVirtualMemory> growing_;  // may be null
 };
 
 // Pinned host memory, which copies run to and from while the host does something else. Taking it is slow (the system pins each

@@ -28,6 +28,8 @@
 #include "kernels/kv_cache/kv_cache.h"
 #include "kernels/microbench/workload.h"
 #include "server/device/buffer.h"
+#include "server/device/memory_snapshot.h"
+#include "server/device/memory_stats.h"
 
 namespace ridgeline::device {
 
@@ -77,25 +79,6 @@ inline constexpr const char* kThrottleReasons[] = {"applications_clocks_setting"
                                                    "hw_power_brake_slowdown",
                                                    "display_clock_setting"};
 
-// As in ridgeline.v1.MemoryStats, field by field.
-struct MemoryStats {
-  std::int64_t allocated_bytes = 0;
-  std::int64_t reserved_bytes = 0;
-  std::int64_t active_bytes = 0;
-  std::int64_t requested_bytes = 0;
-  std::int64_t peak_allocated_bytes = 0;
-  std::int64_t peak_reserved_bytes = 0;
-  std::int64_t inactive_split_bytes = 0;
-  std::int64_t allocation_count = 0;
-  std::int64_t total_allocation_count = 0;
-  std::int64_t segment_count = 0;
-  std::int64_t retries = 0;
-  std::int64_t out_of_memory_count = 0;
-  std::int64_t largest_free_block_bytes = 0;
-  std::int64_t limit_bytes = 0;
-  double fragmentation = 0;
-};
-
 // How the host memory of a copy is known to the device. The CPU device's kinds are all alike.
 enum class HostMemoryKind {
   kPageable,    // as any program has it: copies go through memory of the driver's
@@ -141,8 +124,14 @@ class Lane {
  public:
   virtual ~Lane() = default;
 
-  // Uninitialised memory of this lane's pool. 0 bytes: an empty buffer.
+  // Uninitialised memory for this lane's work. 0 bytes: an empty buffer.
   virtual absl::StatusOr<Buffer> Allocate(std::int64_t size_bytes) = 0;
+
+  // Promises device memory to what is allocated on this lane until EndReservation: other lanes can't take it. `owner`, which
+  // may be null, is whom the lane's memory is for from now on. Errors: RESOURCE_EXHAUSTED if that much is not free; there is no
+  // promise then.
+  virtual absl::Status Reserve(std::int64_t size_bytes, std::shared_ptr<const MemoryOwner> owner) = 0;
+  virtual void EndReservation() = 0;
 
   // A new buffer with the slices' bytes, one after the other. `owner` keeps the slices alive until they have been read.
   virtual absl::StatusOr<Buffer> Upload(absl::Span<const HostSlice> slices, std::shared_ptr<const void> owner) = 0;
@@ -240,8 +229,10 @@ class Device {
   // Memory that the driver, or the operating system, could give to whoever asks next; nothing if it does not say. Within
   // milliseconds.
   virtual std::optional<std::int64_t> system_free_bytes() const { return std::nullopt; }
-  // Gives cached segments of idle lanes back to the system; returns their bytes.
+  // Gives free memory that no queued work uses back to the system; returns its bytes.
   virtual std::int64_t EmptyMemoryCache() = 0;
+  // Of the device's memory: what there is, and how it came to be so.
+  virtual MemorySnapshot memory_snapshot() const = 0;
   // Ok while the device works; UNAVAILABLE with the cause once it is lost.
   virtual absl::Status health() const = 0;
 

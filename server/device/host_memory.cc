@@ -17,12 +17,11 @@ void UnmapRange(char* begin, char* end) {
   if (begin != end) RIDGELINE_CHECK(munmap(begin, end - begin) == 0);
 }
 
-}  // namespace
-
-absl::StatusOr<void*> HostMemory::Map(std::int64_t size_bytes) {
+// Maps pages aligned to kSegmentAlignmentBytes.
+absl::StatusOr<void*> MapAligned(std::int64_t size_bytes, int protection, int flags) {
   // The kernel aligns to small pages only: map one alignment more, cut off what lies before and after.
   const std::int64_t mapped_bytes = size_bytes + kSegmentAlignmentBytes;
-  void* const mapped = mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const mapped = mmap(nullptr, mapped_bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
   if (mapped == MAP_FAILED) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot map ", base::FormatBytes(size_bytes), " of host memory"));
   }
@@ -36,8 +35,29 @@ absl::StatusOr<void*> HostMemory::Map(std::int64_t size_bytes) {
   return aligned;
 }
 
+}  // namespace
+
+absl::StatusOr<void*> HostMemory::Map(std::int64_t size_bytes) { return MapAligned(size_bytes, PROT_READ | PROT_WRITE, 0); }
+
 void HostMemory::Unmap(void* data, std::int64_t size_bytes) {
   UnmapRange(static_cast<char*>(data), static_cast<char*>(data) + size_bytes);
+}
+
+absl::StatusOr<void*> HostMemory::ReserveAddresses(std::int64_t size_bytes) {
+  return MapAligned(size_bytes, PROT_NONE, MAP_NORESERVE);
+}
+
+void HostMemory::ReleaseAddresses(void* addresses, std::int64_t size_bytes) { Unmap(addresses, size_bytes); }
+
+absl::Status HostMemory::MapChunk(void* address, std::int64_t size_bytes) {
+  if (mprotect(address, size_bytes, PROT_READ | PROT_WRITE) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot map ", base::FormatBytes(size_bytes), " of host memory"));
+}
+
+void HostMemory::UnmapChunk(void* address, std::int64_t size_bytes) {
+  RIDGELINE_CHECK(madvise(address, size_bytes, MADV_DONTNEED) == 0);
+  // Fails only when the process has too many mappings; the addresses then stay open, with nothing behind them.
+  (void)mprotect(address, size_bytes, PROT_NONE);
 }
 
 }  // namespace ridgeline::device

@@ -4,12 +4,30 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace ridgeline::device {
 
 // Segments are whole multiples of this, and aligned to it: the page of a GPU, and a huge page of the host.
 inline constexpr std::int64_t kSegmentAlignmentBytes = std::int64_t{2} << 20;
+
+// Addresses of one device, to which memory is given and taken back piece by piece, so that a segment grows in place. Sizes are
+// multiples of kSegmentAlignmentBytes. Called by one thread at a time.
+class GrowingMemory {
+ public:
+  virtual ~GrowingMemory() = default;
+
+  // Addresses with no memory behind them, aligned to kSegmentAlignmentBytes.
+  virtual absl::StatusOr<void*> ReserveAddresses(std::int64_t size_bytes) = 0;
+  // Nothing is mapped there any more.
+  virtual void ReleaseAddresses(void* addresses, std::int64_t size_bytes) = 0;
+
+  // Uninitialised memory behind reserved addresses that have none, as one chunk.
+  virtual absl::Status MapChunk(void* address, std::int64_t size_bytes) = 0;
+  // Takes the memory of a whole chunk back. No queued work may use it any more.
+  virtual void UnmapChunk(void* address, std::int64_t size_bytes) = 0;
+};
 
 // Memory of one device, in segments. Called by one thread at a time.
 class MemorySource {
@@ -21,6 +39,9 @@ class MemorySource {
 
   // Gives a whole segment back. No queued work may use it any more.
   virtual void Unmap(void* data, std::int64_t size_bytes) = 0;
+
+  // The same memory for segments that grow; null where the device has no such thing.
+  virtual GrowingMemory* growing() { return nullptr; }
 };
 
 // One segment of a source that outlives it, for what lives as long as a device does and needs no allocator.

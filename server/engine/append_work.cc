@@ -110,7 +110,8 @@ WorkTraits TraitsOf(const AppendProblem& problem, const CallContext& context) {
           .tokens = total,
           .batch_key = shares ? absl::StrCat("append ", selection.cache_uid(), " ", selection.layer()) : "",
           .accesses = problem.accesses,
-          .origin = context.origin};
+          .origin = context.origin,
+          .operation = "AppendKeyValue"};
 }
 
 }  // namespace ridgeline::engine

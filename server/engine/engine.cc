@@ -83,7 +83,8 @@ class EngineImpl final : public Engine {
                       .device_bytes = kernels::SaturatingAdd(problem->tensor_bytes(), plan->workspace_bytes),
                       .deadline = context.deadline,
                       .roof_time = AttendRoofTime(*problem, plan->algorithm),
-                      .origin = std::move(context.origin)};
+                      .origin = std::move(context.origin),
+                      .operation = "Attend"};
     return scheduler_->Submit(MakeAttendWork(*std::move(problem), *std::move(plan), std::move(done), surroundings_),
                               std::move(traits), arrival);
   }

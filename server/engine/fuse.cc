@@ -301,7 +301,8 @@ WorkTraits TraitsOf(const FuseProblem& problem, const CallContext& context) {
           .tokens = problem.selection != nullptr ? problem.shape.num_rows : 1,
           .batch_key = BatchKey(problem),
           .accesses = problem.accesses,
-          .origin = context.origin};
+          .origin = context.origin,
+          .operation = "Fuse"};
 }
 
 }  // namespace ridgeline::engine

@@ -99,7 +99,8 @@ WorkTraits TraitsOf(const PagedAttendProblem& problem, std::int64_t workspace_by
           .tokens = total,
           .batch_key = BatchKey(problem),
           .accesses = problem.accesses,
-          .origin = context.origin};
+          .origin = context.origin,
+          .operation = "Attend"};
 }
 
 }  // namespace ridgeline::engine

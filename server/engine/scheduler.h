@@ -11,6 +11,9 @@
 // the lane under the mutex and queues the launch on it outside. Nothing foreign (device, work, callbacks) is called under the
 // mutex.
 //
+// A launch is promised its memory before it begins; what other launches allocate then leaves that alone. One work that cannot
+// be promised it while others run has run out of memory.
+//
 // When memory runs out for a launch of several works, it falls apart, and each leaves once more by itself. When it runs out for
 // one work beside other launches, that waits until all lanes are free and then runs alone, before everything in the line. If it
 // fails then too, it fails.
@@ -123,6 +126,8 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   // Takes those out of the flight whose turn it is not; what is left goes. `turns` are the flight's tasks'.
   Decisions Settle(Flight& flight, absl::Span<const absl::StatusOr<Turn>> turns) ABSL_LOCKS_EXCLUDED(mutex_);
   void Depart(const std::shared_ptr<Flight>& flight) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Promises the flight's memory to it before it begins, so that others can't take it while it runs.
+  absl::Status ReserveMemory(const Flight& flight) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnLaneComplete(const std::shared_ptr<Flight>& flight, const absl::Status& lane_status) ABSL_LOCKS_EXCLUDED(mutex_);
   // Of a launch that left while a capture ran: what ran on its lane, and its members' ways. Before the launch is let go of.
   void Trace(const Flight& flight, absl::Span<const Ending> endings, const absl::Status& status);

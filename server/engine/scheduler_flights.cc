@@ -10,7 +10,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "kernels/common/saturating.h"
 #include "server/base/error.h"
 #include "server/engine/scheduler.h"
 #include "server/engine/scheduler_errors.h"
@@ -141,10 +143,27 @@ void Scheduler::Depart(const std::shared_ptr<Flight>& flight) {
     lane = flight->traced_lane.get();
   }
   flight->launch = members.front()->MakeLaunch(members);
-  flight->queue_status = flight->cancel->load() ? Cancelled() : flight->launch->Queue(*lane, flight->cancel);
+  flight->queue_status = flight->cancel->load() ? Cancelled() : ReserveMemory(*flight);
+  if (flight->queue_status.ok()) flight->queue_status = flight->launch->Queue(*lane, flight->cancel);
   // After a failure too: what had been queued before it still runs, and uses the launch's memory.
   flight->launch->OnEnd(
       *lane, [self = shared_from_this(), flight](const absl::Status& status) { self->OnLaneComplete(flight, status); });
+}
+
+absl::Status Scheduler::ReserveMemory(const Flight& flight) {
+  std::int64_t size_bytes = 0;
+  for (const std::shared_ptr<Task>& task : flight.tasks) {
+    size_bytes = kernels::SaturatingAdd(size_bytes, task->traits.device_bytes);
+  }
+  const WorkTraits& first = flight.tasks.front()->traits;
+  auto owner = std::make_shared<device::MemoryOwner>(
+      device::MemoryOwner{.operation = first.operation, .request_id = first.origin.request_id});
+  if (flight.tasks.size() > 1) absl::StrAppend(&owner->request_id, " and ", flight.tasks.size() - 1, " more");
+  device::Lane& lane = device_.lane(flight.lane);
+  absl::Status status = lane.Reserve(size_bytes, owner);
+  // The sum is more than a shared launch takes, and who is alone need not fear others.
+  const bool may_do_without = flight.tasks.size() > 1 || !flight.had_company;
+  return !status.ok() && may_do_without ? lane.Reserve(0, owner) : status;
 }
 
 void Scheduler::OnLaneComplete(const std::shared_ptr<Flight>& flight, const absl::Status& lane_status) {
@@ -157,6 +176,7 @@ void Scheduler::OnLaneComplete(const std::shared_ptr<Flight>& flight, const absl
   // Before the lane goes on: its next tenant may get the same memory.
   flight->launch->Release(outcomes);
   flight->launch.reset();
+  device_.lane(flight->lane).EndReservation();
   for (std::size_t i = 0; i < endings.size(); ++i) {
     if (endings[i] != Ending::kRetry) flight->tasks[i]->work->Drop();
   }

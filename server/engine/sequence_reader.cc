@@ -51,7 +51,8 @@ class SequenceReaderImpl final : public SequenceReader {
                       .device_bytes = tokens * token_bytes,
                       .deadline = context.deadline,
                       .tokens = tokens,
-                      .origin = std::move(context.origin)};
+                      .origin = std::move(context.origin),
+                      .operation = "ExportSequence"};
     auto advance_and_answer = [this, tokens, done = std::move(done)](absl::StatusOr<OutgoingChunk> chunk) mutable {
       if (!chunk.ok()) return done(chunk.status());
       token_ += tokens;

@@ -47,6 +47,7 @@ struct WorkTraits {
   absl::Duration roof_time = {};  // of its kernels at the device's measured peaks; zero: they are short
   bool exclusive = false;         // it begins when all lanes are free, and nothing else does until it has ended
   TraceOrigin origin = {};        // whose work it is
+  const char* operation = "";     // what it is, in snapshots of memory; static
 };
 
 // Works that leave together, or one alone. Outlived by its members.

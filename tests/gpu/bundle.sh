@@ -11,7 +11,7 @@ build=${2:-build/release}
 cmake --preset release -B "$build" >/dev/null
 targets=(ridgelined ridgeline integration_test gpu_kernel_test fused_gpu_test attention_gpu_bench decode_gpu_bench fused_gpu_bench
   serving_bench)
-grep -q '^build cuda_device_test:' "$build/build.ninja" && targets+=(cuda_device_test)
+grep -q '^build cuda_device_test:' "$build/build.ninja" && targets+=(cuda_device_test cuda_allocator_test allocator_gpu_bench)
 cmake --build "$build" --target "${targets[@]}" | tail -n 1
 
 rm -rf "${bundle:?}/bin" "${bundle:?}/lib"

@@ -104,6 +104,7 @@ correctness() {
   kernels decode 300 "$shards" '*DecodeTest*'
   kernels others 200 "$shards" "-*AttentionTest.*:*DecodeTest*:$large"
   kernels all 300 "$shards" '*' fused_gpu_test
+  [[ ! -x "$bin/cuda_allocator_test" ]] || step correctness cuda_allocator_test 100 "$bin/cuda_allocator_test" --gtest_brief=1
   [[ ! -x "$bin/cuda_device_test" ]] || step correctness cuda_device_test 200 "$bin/cuda_device_test" --gtest_brief=1
 }
 

@@ -28,6 +28,11 @@ class FlakyLane final : public Lane {
     return lane_.Allocate(size_bytes);
   }
 
+  absl::Status Reserve(std::int64_t size_bytes, std::shared_ptr<const device::MemoryOwner> owner) override {
+    return lane_.Reserve(size_bytes, std::move(owner));
+  }
+  void EndReservation() override { lane_.EndReservation(); }
+
   absl::StatusOr<Buffer> Upload(absl::Span<const HostSlice> slices, std::shared_ptr<const void> owner) override {
     RIDGELINE_RETURN_IF_ERROR(faults_.CountCall());
     return lane_.Upload(slices, std::move(owner));

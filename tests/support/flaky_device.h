@@ -92,6 +92,7 @@ class FlakyDevice final : public device::Device {
   void ResetPeakMemoryStats() override { device_->ResetPeakMemoryStats(); }
   std::optional<std::int64_t> system_free_bytes() const override { return device_->system_free_bytes(); }
   std::int64_t EmptyMemoryCache() override { return device_->EmptyMemoryCache(); }
+  device::MemorySnapshot memory_snapshot() const override { return device_->memory_snapshot(); }
   absl::Status health() const override;
   void OnLost(absl::AnyInvocable<void(const absl::Status&)> listener) override { loss_.OnLost(std::move(listener)); }
   std::optional<device::GpuStatus> gpu_status() const override { return device_->gpu_status(); }

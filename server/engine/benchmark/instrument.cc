@@ -50,7 +50,8 @@ std::shared_ptr<Call> Instrument::Start(Request request, CallContext context, Te
   WorkTraits traits{.client = std::move(context.caller.client),
                     .deadline = context.deadline,
                     .exclusive = true,
-                    .origin = std::move(context.origin)};
+                    .origin = std::move(context.origin),
+                    .operation = "Benchmark"};
   return scheduler_.Submit(MakeBenchmarkWork(*std::move(plan), context.deadline, std::move(tell), std::move(leave_and_answer),
                                              {.run = {device_, roofline_, clock_},
                                               .thread = thread_,

@@ -26,6 +26,10 @@ class TracedLane final : public device::Lane {
   std::vector<DeviceSpan> Spans() const;
 
   absl::StatusOr<device::Buffer> Allocate(std::int64_t size_bytes) override { return lane_.Allocate(size_bytes); }
+  absl::Status Reserve(std::int64_t size_bytes, std::shared_ptr<const device::MemoryOwner> owner) override {
+    return lane_.Reserve(size_bytes, std::move(owner));
+  }
+  void EndReservation() override { lane_.EndReservation(); }
   absl::StatusOr<device::Buffer> Upload(absl::Span<const device::HostSlice> slices, std::shared_ptr<const void> owner) override;
   absl::StatusOr<device::Buffer> UploadRandom(kernels::DataType type, std::int64_t elements, std::uint64_t seed, float mean,
                                               float standard_deviation) override;

@@ -32,6 +32,8 @@ class TimedEvent final : public Event {
 class TimedLane final : public device::Lane {
  public:
   absl::StatusOr<Buffer> Allocate(std::int64_t) override { return Buffer(); }
+  absl::Status Reserve(std::int64_t, std::shared_ptr<const device::MemoryOwner>) override { return absl::OkStatus(); }
+  void EndReservation() override {}
   absl::StatusOr<Buffer> Upload(absl::Span<const device::HostSlice>, std::shared_ptr<const void>) override { return Buffer(); }
   absl::StatusOr<Buffer> UploadRandom(kernels::DataType, std::int64_t, std::uint64_t, float, float) override {
     return Buffer();
