@@ -51,6 +51,8 @@ absl::StatusOr<Result> RunCacheExport(const client::Client& client);
 absl::StatusOr<Result> RunCacheImport(const client::Client& client);
 absl::StatusOr<Result> RunDevice(const client::Client& client);
 absl::StatusOr<Result> RunMemory(const client::Client& client);
+absl::StatusOr<Result> RunMemorySnapshot(const client::Client& client);
+absl::StatusOr<Result> RunPlan(const client::Client& client);
 absl::StatusOr<Result> RunTrace(const client::Client& client);
 absl::StatusOr<Result> RunHealth(const client::Client& client);
 

@@ -193,6 +193,14 @@ absl::StatusOr<v1::EmptyMemoryCacheResponse> Client::EmptyMemoryCache() const {
   return impl_->Unary(impl_->device, &v1::DeviceService::Stub::EmptyMemoryCache);
 }
 
+absl::StatusOr<v1::MemorySnapshot> Client::GetMemorySnapshot(const v1::GetMemorySnapshotRequest& request) const {
+  return impl_->Unary(impl_->device, &v1::DeviceService::Stub::GetMemorySnapshot, request);
+}
+
+absl::StatusOr<v1::MemoryPlan> Client::PlanMemory(const v1::PlanMemoryRequest& request) const {
+  return impl_->Unary(impl_->device, &v1::DeviceService::Stub::PlanMemory, request);
+}
+
 absl::StatusOr<v1::TraceSummary> Client::CaptureTrace(
     const v1::CaptureTraceRequest& request, absl::FunctionRef<absl::Status(const std::string& json)> take_piece) const {
   grpc::ClientContext context;

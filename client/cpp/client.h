@@ -23,6 +23,7 @@
 #include "ridgeline/v1/device.pb.h"
 #include "ridgeline/v1/fused.pb.h"
 #include "ridgeline/v1/kv_cache.pb.h"
+#include "ridgeline/v1/memory.pb.h"
 #include "ridgeline/v1/trace.pb.h"
 
 namespace ridgeline::client {
@@ -118,6 +119,8 @@ class Client {
   absl::StatusOr<v1::MemoryStats> GetMemoryStats() const;
   absl::Status ResetPeakMemoryStats() const;
   absl::StatusOr<v1::EmptyMemoryCacheResponse> EmptyMemoryCache() const;
+  absl::StatusOr<v1::MemorySnapshot> GetMemorySnapshot(const v1::GetMemorySnapshotRequest& request) const;
+  absl::StatusOr<v1::MemoryPlan> PlanMemory(const v1::PlanMemoryRequest& request) const;
   // Watches the daemon for as long as the request says, and hands the pieces of a document of Chrome trace events to
   // `take_piece`; an error of its ends the call with that error. Not retried.
   absl::StatusOr<v1::TraceSummary> CaptureTrace(const v1::CaptureTraceRequest& request,

@@ -5,18 +5,25 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "grpcpp/support/byte_buffer.h"
 #include "ridgeline/v1/device.grpc.pb.h"
 #include "server/api/gpu_status_converter.h"
+#include "server/api/memory_converter.h"
 #include "server/api/trace_stream.h"
 #include "server/api/unary.h"
+#include "server/base/status_macros.h"
 #include "server/base/version.h"
 #include "server/engine/kv_cache/kv_cache_store.h"
+#include "server/engine/memory_plan/memory_plan.h"
 
 namespace ridgeline::api {
 namespace {
 
-using RawDeviceService = v1::DeviceService::WithRawCallbackMethod_CaptureTrace<v1::DeviceService::CallbackService>;
+using RawDeviceService =
+    v1::DeviceService::WithRawCallbackMethod_CaptureTrace<v1::DeviceService::WithRawCallbackMethod_GetMemorySnapshot<
+        v1::DeviceService::WithRawCallbackMethod_PlanMemory<v1::DeviceService::CallbackService>>>;
 
 class DeviceService : public RawDeviceService {
  public:
@@ -29,7 +36,9 @@ class DeviceService : public RawDeviceService {
         capture_trace_(shared.metrics(v1::DeviceService::service_full_name(), "CaptureTrace")),
         get_memory_stats_(shared.metrics(v1::DeviceService::service_full_name(), "GetMemoryStats")),
         reset_peak_memory_stats_(shared.metrics(v1::DeviceService::service_full_name(), "ResetPeakMemoryStats")),
-        empty_memory_cache_(shared.metrics(v1::DeviceService::service_full_name(), "EmptyMemoryCache")) {}
+        empty_memory_cache_(shared.metrics(v1::DeviceService::service_full_name(), "EmptyMemoryCache")),
+        get_memory_snapshot_(shared.metrics(v1::DeviceService::service_full_name(), "GetMemorySnapshot")),
+        plan_memory_(shared.metrics(v1::DeviceService::service_full_name(), "PlanMemory")) {}
 
   grpc::ServerUnaryReactor* GetDevice(grpc::CallbackServerContext* context, const v1::GetDeviceRequest*,
                                       v1::Device* response) override {
@@ -55,7 +64,7 @@ class DeviceService : public RawDeviceService {
   grpc::ServerUnaryReactor* GetMemoryStats(grpc::CallbackServerContext* context, const v1::GetMemoryStatsRequest*,
                                            v1::MemoryStats* response) override {
     return AnswerNow(shared_, get_memory_stats_, context, [&] {
-      FillMemoryStats(*response);
+      *response = ToMessage(engine_.device().memory_stats());
       return absl::OkStatus();
     });
   }
@@ -74,6 +83,26 @@ class DeviceService : public RawDeviceService {
       response->set_released_bytes(engine_.device().EmptyMemoryCache());
       return absl::OkStatus();
     });
+  }
+
+  grpc::ServerUnaryReactor* GetMemorySnapshot(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                              grpc::ByteBuffer* response) override {
+    return AnswerNow<v1::GetMemorySnapshotRequest>(
+        shared_, get_memory_snapshot_, context, request, response,
+        [&](const v1::GetMemorySnapshotRequest& which, const Rpc&) -> absl::StatusOr<v1::MemorySnapshot> {
+          return ToMessage(engine_.device().memory_snapshot(), which);
+        });
+  }
+
+  grpc::ServerUnaryReactor* PlanMemory(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+                                       grpc::ByteBuffer* response) override {
+    return AnswerNow<v1::PlanMemoryRequest>(
+        shared_, plan_memory_, context, request, response,
+        [&](const v1::PlanMemoryRequest& what, const Rpc&) -> absl::StatusOr<v1::MemoryPlan> {
+          RIDGELINE_ASSIGN_OR_RETURN(const auto plan_request, FromMessage(what, engine_.device().info()));
+          RIDGELINE_ASSIGN_OR_RETURN(const engine::MemoryPlan plan, engine::PlanMemory(plan_request));
+          return ToMessage(plan);
+        });
   }
 
  private:
@@ -111,25 +140,6 @@ class DeviceService : public RawDeviceService {
     message.set_draining(load.draining);
   }
 
-  void FillMemoryStats(v1::MemoryStats& message) const {
-    const device::MemoryStats stats = engine_.device().memory_stats();
-    message.set_allocated_bytes(stats.allocated_bytes);
-    message.set_reserved_bytes(stats.reserved_bytes);
-    message.set_active_bytes(stats.active_bytes);
-    message.set_requested_bytes(stats.requested_bytes);
-    message.set_peak_allocated_bytes(stats.peak_allocated_bytes);
-    message.set_peak_reserved_bytes(stats.peak_reserved_bytes);
-    message.set_inactive_split_bytes(stats.inactive_split_bytes);
-    message.set_allocation_count(stats.allocation_count);
-    message.set_total_allocation_count(stats.total_allocation_count);
-    message.set_segment_count(stats.segment_count);
-    message.set_retries(stats.retries);
-    message.set_out_of_memory_count(stats.out_of_memory_count);
-    message.set_largest_free_block_bytes(stats.largest_free_block_bytes);
-    message.set_limit_bytes(stats.limit_bytes);
-    message.set_fragmentation(stats.fragmentation);
-  }
-
   RpcContext& shared_;
   engine::Engine& engine_;
   const std::string selection_reason_;
@@ -140,6 +150,8 @@ class DeviceService : public RawDeviceService {
   MethodMetrics& get_memory_stats_;
   MethodMetrics& reset_peak_memory_stats_;
   MethodMetrics& empty_memory_cache_;
+  MethodMetrics& get_memory_snapshot_;
+  MethodMetrics& plan_memory_;
 };
 
 }  // namespace

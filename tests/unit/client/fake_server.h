@@ -48,6 +48,8 @@ class FakeServer final : public v1::AttentionService::Service {
   v1::ListFusedOpsResponse fused_ops;
   v1::Device device;
   v1::MemoryStats memory_stats;
+  v1::MemorySnapshot memory_snapshot;
+  std::function<v1::MemoryPlan(const v1::PlanMemoryRequest&)> memory_plan;
   v1::Roofline roofline;
 
   int num_resets() const { return device_.num_resets; }
@@ -88,6 +90,16 @@ class FakeServer final : public v1::AttentionService::Service {
     grpc::Status EmptyMemoryCache(grpc::ServerContext*, const v1::EmptyMemoryCacheRequest*,
                                   v1::EmptyMemoryCacheResponse* response) override {
       response->set_released_bytes(4096);
+      return grpc::Status::OK;
+    }
+    grpc::Status GetMemorySnapshot(grpc::ServerContext*, const v1::GetMemorySnapshotRequest* request,
+                                   v1::MemorySnapshot* response) override {
+      *response = server.memory_snapshot;
+      if (request->format() == v1::MEMORY_SNAPSHOT_FORMAT_UNSPECIFIED) response->clear_file();
+      return grpc::Status::OK;
+    }
+    grpc::Status PlanMemory(grpc::ServerContext*, const v1::PlanMemoryRequest* request, v1::MemoryPlan* response) override {
+      *response = server.memory_plan(*request);
       return grpc::Status::OK;
     }
     const FakeServer& server;

@@ -381,6 +381,52 @@ TEST_F(ProgramTest, MemoryShowsActsAndWhatTheyGaveBack) {
   EXPECT_EQ(server_.num_resets(), 1);
 }
 
+TEST_F(ProgramTest, MemoryDrawsSegmentsAndWritesSnapshots) {
+  v1::MemorySegment& segment = *server_.memory_snapshot.add_segments();
+  segment.set_address(0x7f0000000000);
+  segment.set_size_bytes(2 << 20);
+  segment.add_blocks()->set_size_bytes(2 << 20);
+  server_.memory_snapshot.set_file("the file");
+  EXPECT_THAT(Run("memory").out, AllOf(HasSubstr("0x7f0000000000"), HasSubstr("█ allocated   ▒ in part")));
+  const Outcome written = Run("memory snapshot " + Path("memory.pickle"));
+  EXPECT_EQ(written.exit_status, 0) << written.err;
+  EXPECT_EQ(Content("memory.pickle"), "the file");
+  EXPECT_EQ(Run("memory snapshot").exit_status, 2);
+  EXPECT_EQ(Run("memory snapshot /no/such/folder/file").exit_status, 1);
+}
+
+TEST_F(ProgramTest, PlanReadsAConfigAndShowsWhatFits) {
+  v1::PlanMemoryRequest request;
+  server_.memory_plan = [&request](const v1::PlanMemoryRequest& got) {
+    request = got;
+    v1::MemoryPlan plan;
+    plan.set_total_bytes(1000);
+    plan.set_largest_batch(12);
+    v1::MemoryTerm& term = *plan.add_terms();
+    term.set_name("weights");
+    term.set_bytes(1000);
+    term.set_formula("e N / (t p)");
+    v1::MemoryLever& lever = *plan.add_levers();
+    lever.set_name("zero=3");
+    lever.set_saved_bytes(500);
+    return plan;
+  };
+  std::ofstream(Path("config.json")) << R"({"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4})";
+  const Outcome outcome =
+      Run("plan --config=" + Path("config.json") + " --model=kv_heads=2 --optimizer=adam --sharding=data=8,zero=1 --batch=3");
+  EXPECT_EQ(outcome.exit_status, 0) << outcome.err;
+  EXPECT_EQ(request.model().hidden_size(), 64);
+  EXPECT_EQ(request.model().kv_heads(), 2);
+  EXPECT_EQ(request.optimizer(), v1::OPTIMIZER_ADAM);
+  EXPECT_EQ(request.sharding().zero_stage(), v1::ZERO_STAGE_OPTIMIZER);
+  EXPECT_EQ(request.batch(), 3);
+  EXPECT_EQ(request.context_tokens(), 2048);
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("weights"), HasSubstr("e N / (t p)"), HasSubstr("zero=3"), HasSubstr("12")));
+  EXPECT_EQ(Run("plan").exit_status, 2);
+  EXPECT_EQ(Run("plan --config=/no/such/file").exit_status, 2);
+  EXPECT_EQ(Run("plan --model=layers=1 --optimizer=adamw").exit_status, 2);
+}
+
 TEST_F(ProgramTest, HealthIsAnExitStatus) {
   EXPECT_EQ(Run("health").exit_status, 0);
   server_.health().SetServingStatus(false);
