@@ -40,7 +40,7 @@ asan() {
   step "asan: build"
   build asan
   step "asan: tests"
-  RIDGELINE_LOAD_SECONDS=15 ctest --preset asan --no-tests=error -j "$(nproc)" -LE house
+  RIDGELINE_LOAD_SECONDS=15 ctest --preset asan --no-tests=error -j "$(nproc)" -LE "house|deploy"
 }
 
 # A minute of mutated requests on the Attend path, under the address sanitizer.

@@ -124,7 +124,7 @@ EngineMetrics::EngineMetrics(MetricsRegistry& registry, const device::Device& de
 EngineMetrics::Kernel EngineMetrics::AddKernel(MetricsRegistry& registry, const std::string& device, const char* operation,
                                                const char* algorithm) {
   const Labels labels = {{"operation", operation}, {"algorithm", algorithm}, {"device", device}};
-  return {.seconds = registry.AddHistogram("ridgeline_kernel_seconds", "Time of the kernels of one request, by device events.",
+  return {.seconds = registry.AddHistogram("ridgeline_kernel_seconds", "Time of the kernels of one launch, by device events.",
                                            base::LatencyBuckets(), labels),
           .roof_fraction = registry.AddHistogram("ridgeline_roof_fraction",
                                                  "Of each launch: its speed as a share of the measured roof at its intensity.",

@@ -19,7 +19,7 @@ from monitored_daemon import Daemon, Prometheus, RecordedScrape, SOURCE, dashboa
 
 RECORDED = SOURCE / "tests/data/h200/metrics.txt"
 LOAD_SECONDS = 12
-RATE_INTERVAL = "10s"
+RATE_INTERVAL = "15s"
 PROGRAMS = []
 
 

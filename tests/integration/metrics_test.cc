@@ -61,10 +61,16 @@ v1::AttendRequest AttendRequest(v1::Algorithm algorithm) {
 
 std::string Scrape(const Daemon& daemon) { return support::HttpRequest("GET", daemon.metrics_address(), "/metrics").body; }
 
+// RIDGELINE_SOURCE_DIR from the environment, for a program that was moved; else where it was built.
+std::filesystem::path SourceFolder() {
+  const char* const moved = std::getenv("RIDGELINE_SOURCE_DIR");
+  return moved != nullptr ? moved : RIDGELINE_SOURCE_DIR;
+}
+
 // "ridgeline.v1.AttentionService/Attend" and so on: what the definitions have.
 std::vector<std::string> AllMethods() {
   std::vector<std::string> methods;
-  const std::filesystem::path folder = std::filesystem::path(RIDGELINE_SOURCE_DIR) / "proto/ridgeline/v1";
+  const std::filesystem::path folder = SourceFolder() / "proto/ridgeline/v1";
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const auto* const file = google::protobuf::DescriptorPool::generated_pool()->FindFileByName(
         absl::StrCat("ridgeline/v1/", entry.path().filename().string()));
@@ -99,7 +105,7 @@ struct Row {
 // The README's table, by the name of the metric.
 std::map<std::string, Row> ReadmeTable() {
   std::map<std::string, Row> rows;
-  std::ifstream readme(std::filesystem::path(RIDGELINE_SOURCE_DIR) / "README.md");
+  std::ifstream readme(SourceFolder() / "README.md");
   for (std::string line; std::getline(readme, line);) {
     const std::vector<std::string> cells = support::MarkdownCells(line);
     if (cells.size() != 5 || !absl::StartsWith(cells[0], "`ridgeline_")) continue;

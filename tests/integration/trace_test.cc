@@ -72,8 +72,8 @@ struct Event {
   std::string phase, name, category, id;
   int pid = 0, tid = 0;
   double begin = 0, duration = 0;  // microseconds
-  std::set<std::string> requests;
-  std::string trace_id, code;
+  std::set<std::string> requests = {};
+  std::string trace_id = {}, code = {};
 };
 
 Event ReadEvent(const google::protobuf::Struct& object) {
@@ -159,7 +159,8 @@ void ExpectTracksNestAndCover(const std::vector<Event>& events) {
       covered += track[i + 1]->begin - track[i]->begin;
       now = track[i + 1]->begin;
     }
-    if (track.size() > 2) EXPECT_NEAR(covered, last.begin - first.begin, 5 * kRoundingUs) << id;
+    if (track.size() == 2) continue;
+    EXPECT_NEAR(covered, last.begin - first.begin, 5 * kRoundingUs) << id;
   }
 }
 

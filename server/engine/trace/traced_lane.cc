@@ -139,11 +139,4 @@ absl::Status TracedLane::Gemm(kernels::DataType type, std::int64_t m, std::int64
   return absl::OkStatus();
 }
 
-absl::Status TracedLane::Run(const kernels::microbench::Workload& workload) {
-  NoteBegin();
-  RIDGELINE_RETURN_IF_ERROR(lane_.Run(workload));
-  NoteEnd(SpanKind::kKernel, "benchmark");
-  return absl::OkStatus();
-}
-
 }  // namespace ridgeline::engine

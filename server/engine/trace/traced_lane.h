@@ -1,5 +1,6 @@
 // A lane that marks, by device events, when each copy and kernel on it ended. What is queued through it is what would be queued
-// without it, with an event between: it is there for launches that leave while a capture runs, for no others.
+// without it, with an event between: it is there for launches that leave while a capture runs, for no others. Not for benchmarks,
+// which are never traced: what they alone call keeps Lane's defaults.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +48,6 @@ class TracedLane final : public device::Lane {
   absl::Status CopyToHost(void* destination, const device::Buffer& source, std::int64_t size_bytes) override;
   absl::Status Gemm(kernels::DataType type, std::int64_t m, std::int64_t n, std::int64_t k, const device::Buffer& a,
                     const device::Buffer& b, device::Buffer& c) override;
-  absl::Status Run(const kernels::microbench::Workload& workload) override;
   absl::StatusOr<std::unique_ptr<device::Event>> Record() override { return lane_.Record(); }
   void OnComplete(absl::AnyInvocable<void(absl::Status)> done) override { lane_.OnComplete(std::move(done)); }
 

@@ -43,7 +43,9 @@ TEST(TracedLane, TimesEachCopyAndKernelInOrder) {
     EXPECT_EQ(spans[i].name, names[i]);
     EXPECT_EQ(spans[i].kind, i == 0 || i == 3 ? SpanKind::kCopy : SpanKind::kKernel);
     EXPECT_GE(spans[i].duration, absl::ZeroDuration());
-    if (i > 0) EXPECT_EQ(spans[i - 1].begin - spans[i - 1].duration, spans[i].begin) << "one begins where the other ended";
+  }
+  for (int i = 1; i < 4; ++i) {
+    EXPECT_EQ(spans[i - 1].begin - spans[i - 1].duration, spans[i].begin) << "one begins where the other ended";
   }
   EXPECT_EQ(spans[3].begin, spans[3].duration) << "the last ends at the end";
   EXPECT_EQ(spans[0].bytes, 4000);
