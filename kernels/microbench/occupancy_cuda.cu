@@ -179,7 +179,7 @@ cudaError_t SharedMemoryBytes(int blocks, int& bytes) {
   }
   if (error == cudaSuccess) error = Attribute(cudaDevAttrReservedSharedMemoryPerBlock, device, reserved);
   if (error == cudaSuccess) error = Attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device, of_block);
-  constexpr int kGranule = 1 << 10;
+  constexpr int kGranule = 128;  // in which shared memory is given
   bytes = std::min(of_multiprocessor / blocks / kGranule * kGranule - reserved, of_block);
   return error;
 }

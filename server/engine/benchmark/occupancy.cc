@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <iterator>
@@ -83,12 +84,17 @@ absl::Status CheckLoads(const std::vector<float>& source, const std::vector<floa
   return absl::OkStatus();
 }
 
-// The most warps that a block has found on its multiprocessor, itself included.
+// The most warps that a block has found on its multiprocessor, itself included. Of most multiprocessors: where a block has gone
+// and the news of it is still under way, its successor counts it too.
 absl::StatusOr<std::int64_t> CountResident(device::Lane& lane, const Arrays& arrays) {
   RIDGELINE_ASSIGN_OR_RETURN(const auto host, measure::ReadBack(lane, arrays.resident, arrays.resident.size_bytes()));
-  std::vector<std::int32_t> counts(2 * kMostMultiprocessors);
-  std::memcpy(counts.data(), host->data(), counts.size() * sizeof(std::int32_t));
-  return *std::max_element(counts.begin() + kMostMultiprocessors, counts.end());
+  std::vector<std::int32_t> peaks(kMostMultiprocessors);
+  std::memcpy(peaks.data(), static_cast<const std::int32_t*>(host->data()) + kMostMultiprocessors,
+              peaks.size() * sizeof(std::int32_t));
+  peaks.erase(std::remove(peaks.begin(), peaks.end(), 0), peaks.end());
+  if (peaks.empty()) return absl::InternalError("no multiprocessor has counted a warp");
+  std::nth_element(peaks.begin(), peaks.begin() + static_cast<std::ptrdiff_t>(peaks.size() / 2), peaks.end());
+  return peaks[peaks.size() / 2];
 }
 
 absl::Status Check(device::Lane& lane, const Arrays& arrays, const OccupancyParams& params, std::int64_t& resident) {
