@@ -52,7 +52,7 @@ def fleet():
                   [(select("instance:ridgeline_kv_pages_used:ratio"), per_instance)], limits=SHARE)),
         Row("Daemons",
             Panel("Builds", "What runs where: version, device and instruction set of each daemon.", "none",
-                  [(select("ridgeline_build_info"), "")], "table", 24))])
+                  [(select("ridgeline_build_info"), "")], "table", 24, 4))])
 
 
 def node():

@@ -120,7 +120,7 @@ def draw_chart(panel, lines, source, width, height):
 
 def draw_stat(panel, lines, width, height):
     value = lines[0].last if lines else math.nan
-    return [text(width / 2, height / 2 + 20, format_value(value, panel["fieldConfig"]["defaults"]["unit"]), 26, "#37872d", "middle", "bold")]
+    return [text(width / 2, height / 2 + 18, format_value(value, panel["fieldConfig"]["defaults"]["unit"]), 20, "#37872d", "middle", "bold")]
 
 
 def draw_table(rows, width):
