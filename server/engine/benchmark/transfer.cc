@@ -249,10 +249,11 @@ absl::StatusOr<Subject> Make(const PointContext& context) {
   return MakeOneWay(context, pattern == "to_device");
 }
 
-// To a copy beside products, registered memory is as pinned.
+// Once it is registered, memory is as pinned: copies that run beside something need not show it again.
 bool MakesSense(const AxisValues& values) {
-  if (!IsWithProducts(values.Word("pattern"))) return true;
-  return values.Integer("size_bytes") >= kLeastOverlappedBytes && values.Word("memory") != "registered";
+  const std::string& pattern = values.Word("pattern");
+  if (values.Word("memory") == "registered" && pattern != "to_device" && pattern != "to_host") return false;
+  return !IsWithProducts(pattern) || values.Integer("size_bytes") >= kLeastOverlappedBytes;
 }
 
 Judgement Judge(absl::Span<const Point> points, const device::DeviceInfo& /*device*/) {
