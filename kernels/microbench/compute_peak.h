@@ -51,7 +51,8 @@ enum class MatrixType : std::uint8_t { kTf32, kFloat16, kBFloat16, kFloat8E4M3, 
 //
 //   A[i,k] = ±(1 + i % 4)   B[k,j] = ±(1 + j % 4)   + where k is even
 //
-// so that all sums are small whole numbers and A · B is what remains: K times (1 + i % 4) * (1 + j % 4).
+// so that all sums are small whole numbers and A · B is what remains: K times (1 + i % 4) * (1 + j % 4). The sums of chain c
+// begin with c, not with 0: a compiler would compute chains that are the same only once.
 struct MatrixPeakParams {
   MatrixUnit unit;
   MatrixType type;

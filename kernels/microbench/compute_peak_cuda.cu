@@ -43,7 +43,12 @@ __global__ void __launch_bounds__(kMostMmaThreads, 1) MmaKernel(const __grid_con
   }
 #pragma unroll
   for (int i = 0; i < 2; ++i) b[i] = PatternWord<T>(PatternValue(g), 4 * t + i * 16);
-  SumOf<T> sums[kChains][4] = {};
+  SumOf<T> sums[kChains][4];
+#pragma unroll
+  for (int c = 0; c < kChains; ++c) {
+#pragma unroll
+    for (SumOf<T>& sum : sums[c]) sum = static_cast<SumOf<T>>(c);
+  }
 #pragma unroll 4
   for (std::int64_t i = 0; i < params.iterations; ++i) {
 #pragma unroll

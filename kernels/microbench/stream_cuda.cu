@@ -1,7 +1,8 @@
-// Streams: a block on each multiprocessor, which keeps to its slice for all passes.
+// Streams: a block on each multiprocessor, which keeps to its words for all passes. Those that are read are a slice; those that
+// are written lie a grid apart, since memory takes writes faster that are near each other at one time.
 //
 //   read   slice ──L1, L2, memory or shared memory──► registers ──sum──► slice_sums
-//   write, copy, triad   (slices ──►) registers ──► slice
+//   write, copy, triad   (words ──►) registers ──► words
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -43,21 +44,21 @@ __device__ __forceinline__ float4 Triad(const float4& a, const float4& b, float 
 __device__ __forceinline__ void Fill(float& word, float value) { word = value; }
 __device__ __forceinline__ void Fill(float4& word, float value) { word = {value, value, value, value}; }
 
-// Uses each word of this thread's share of [0, words): use(i, word, u). kUnroll at a time, u from 0 on, so that their loads are
-// in flight together.
+// Uses the words first, first + step, ... below `words`: use(i, word, u). kUnroll at a time, u from 0 on, so that their loads
+// are in flight together.
 template <typename Load, typename Use>
-__device__ __forceinline__ void ForWords(std::int64_t words, const Load& load, const Use& use) {
+__device__ __forceinline__ void ForWords(std::int64_t first, std::int64_t step, std::int64_t words, const Load& load,
+                                         const Use& use) {
   using Word = decltype(load(std::int64_t{0}));
-  const auto threads = static_cast<std::int64_t>(blockDim.x);
-  std::int64_t i = threadIdx.x;
-  for (; i + (kUnroll - 1) * threads < words; i += kUnroll * threads) {
+  std::int64_t i = first;
+  for (; i + (kUnroll - 1) * step < words; i += kUnroll * step) {
     Word loaded[kUnroll];
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) loaded[u] = load(i + u * threads);
+    for (int u = 0; u < kUnroll; ++u) loaded[u] = load(i + u * step);
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) use(i + u * threads, loaded[u], u);
+    for (int u = 0; u < kUnroll; ++u) use(i + u * step, loaded[u], u);
   }
-  for (; i < words; i += threads) use(i, load(i), 0);
+  for (; i < words; i += step) use(i, load(i), 0);
 }
 
 // Word: float4, or float where the arrays are not aligned to it.
@@ -75,7 +76,8 @@ __global__ void __launch_bounds__(kMostThreads, 1) ReadKernel(const __grid_const
   for (std::int64_t pass = 0; pass < params.passes; ++pass) {
 #pragma unroll
     for (float& sum : sums) sum = 0;
-    ForWords(num_words, load, [&](std::int64_t /*i*/, const Word& word, int u) { sums[u] += Sum(word); });
+    ForWords(threadIdx.x, blockDim.x, num_words, load,
+             [&](std::int64_t /*i*/, const Word& word, int u) { sums[u] += Sum(word); });
     if (tail < slice.end) sums[0] += LoadThroughL1(params.a + tail);
   }
   const float sum = SumOfBlock(sums[0] + sums[1] + (sums[2] + sums[3]));
@@ -85,8 +87,9 @@ __global__ void __launch_bounds__(kMostThreads, 1) ReadKernel(const __grid_const
 template <typename Word, StreamOperation kOperation>
 __global__ void __launch_bounds__(kMostThreads, 1) WriteKernel(const __grid_constant__ StreamParams params) {
   constexpr int kElements = sizeof(Word) / sizeof(float);
-  const Slice slice = SliceOf(params.elements);
-  const std::int64_t num_words = (slice.end - slice.begin) / kElements;
+  const std::int64_t num_words = params.elements / kElements;
+  const std::int64_t thread = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x,
+                     threads = std::int64_t{gridDim.x} * blockDim.x;
   const auto make = [&](auto a, auto b, std::int64_t i) {
     auto word = std::remove_cvref_t<decltype(*a)>();
     if constexpr (kOperation == StreamOperation::kWrite) Fill(word, params.scale);
@@ -94,15 +97,15 @@ __global__ void __launch_bounds__(kMostThreads, 1) WriteKernel(const __grid_cons
     if constexpr (kOperation == StreamOperation::kTriad) word = Triad(LoadThroughL1(a + i), LoadThroughL1(b + i), params.scale);
     return word;
   };
-  const auto* const a = reinterpret_cast<const Word*>(params.a + slice.begin);
-  const auto* const b = reinterpret_cast<const Word*>(params.b + slice.begin);
-  auto* const destination = reinterpret_cast<Word*>(params.destination + slice.begin);
-  const std::int64_t tail = slice.begin + num_words * kElements + threadIdx.x;
+  const auto* const a = reinterpret_cast<const Word*>(params.a);
+  const auto* const b = reinterpret_cast<const Word*>(params.b);
+  auto* const destination = reinterpret_cast<Word*>(params.destination);
+  const std::int64_t tail = num_words * kElements + thread;
   for (std::int64_t pass = 0; pass < params.passes; ++pass) {
     ForWords(
-        num_words, [&](std::int64_t i) { return make(a, b, i); },
+        thread, threads, num_words, [&](std::int64_t i) { return make(a, b, i); },
         [&](std::int64_t i, const Word& word, int /*u*/) { destination[i] = word; });
-    if (tail < slice.end) params.destination[tail] = make(params.a, params.b, tail);
+    if (tail < params.elements) params.destination[tail] = make(params.a, params.b, tail);
     asm volatile("" ::: "memory");  // a later pass does not make this one's stores superfluous
   }
 }
@@ -122,7 +125,7 @@ __global__ void __launch_bounds__(kMostThreads, 1) ReadSharedKernel(const __grid
   for (std::int64_t pass = 0; pass < params.passes; ++pass) {
 #pragma unroll
     for (float& sum : sums) sum = 0;
-    ForWords(num_words, load, [&](std::int64_t /*i*/, const uint4& word, int u) {
+    ForWords(threadIdx.x, blockDim.x, num_words, load, [&](std::int64_t /*i*/, const uint4& word, int u) {
       sums[u] +=
           Sum(float4{__uint_as_float(word.x), __uint_as_float(word.y), __uint_as_float(word.z), __uint_as_float(word.w)});
     });

@@ -62,7 +62,8 @@ absl::StatusOr<std::shared_ptr<Matrices>> MakeMatrices(const PointContext& conte
   RIDGELINE_ASSIGN_OR_RETURN(matrices->a, fill(0));
   RIDGELINE_ASSIGN_OR_RETURN(matrices->c, EmptyFloats(context, size * size));
   const bool reads_columns = row.type == DataType::kFloat32 && row.rung != CudaGemmRung::kLibrary;
-  RIDGELINE_ASSIGN_OR_RETURN(reads_columns ? matrices->b : matrices->b_transposed, fill(1));
+  Buffer& b = reads_columns ? matrices->b : matrices->b_transposed;
+  RIDGELINE_ASSIGN_OR_RETURN(b, fill(1));
   return matrices;
 }
 
