@@ -55,6 +55,16 @@ absl::StatusOr<std::vector<float>> ReadFloats(device::Lane& lane, const Buffer& 
   return floats;
 }
 
+absl::Status CheckRunTime(const device::DeviceInfo& device, double flops) {
+  constexpr double kLongestSeconds = 10;  // at the promised peak, which little reaches
+  constexpr double kLeastPeak = 50e9;     // of a device that promises nothing
+  const double seconds = flops / std::max(device.theoretical_float32_flops_per_second, kLeastPeak);
+  if (seconds <= kLongestSeconds) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrFormat("one run is %.3g FLOP, which at the device's float32 peak take %.3g s; a run may be %.3g s long", flops,
+                      seconds, kLongestSeconds));
+}
+
 absl::Status ExpectNear(std::string_view what, double got, double want, double tolerance) {
   if (std::abs(got - want) <= tolerance) return absl::OkStatus();
   return absl::InternalError(

@@ -35,6 +35,10 @@ measure::DeviceTrial::QueueWork Queue(kernels::microbench::Workload workload);
 // What lies in the first `elements` floats of the buffer.
 absl::StatusOr<std::vector<float>> ReadFloats(device::Lane& lane, const device::Buffer& buffer, std::int64_t elements);
 
+// INVALID_ARGUMENT, a reason to skip the point, if one run computes for longer than anybody waits: what is queued runs to its
+// end, whether or not its caller is still there.
+absl::Status CheckRunTime(const device::DeviceInfo& device, double flops);
+
 // INTERNAL unless |got - want| <= tolerance; NaN never is.
 absl::Status ExpectNear(std::string_view what, double got, double want, double tolerance);
 

@@ -142,6 +142,7 @@ absl::StatusOr<Subject> Make(const PointContext& context) {
                             .hidden = kHiddenOverWidth * width,
                             .blocks = values.Integer("blocks")};
   const KeepPolicy policy = PolicyOf(values);
+  RIDGELINE_RETURN_IF_ERROR(CheckRunTime(context.device.info(), static_cast<double>(CountMlpFlops(shape, policy))));
   RIDGELINE_ASSIGN_OR_RETURN(const auto stack, MlpStack::Create(context.device, context.lane, shape, context.seed,
                                                                 /*uses_host=*/policy.keep == Keep::kHost));
   const auto peak_bytes = std::make_shared<std::int64_t>(0);
@@ -215,8 +216,8 @@ Benchmark Recomputation(device::DeviceType type) {
           "input of every n-th block. None: nothing, each block again from the stack's input. Host: all, in the host's "
           "memory. Peak: activations and their gradients, from the allocator.",
       .axes = {WordAxis("keep", "what the forward pass keeps", policies),
-               IntegerAxis("every", "blocks from one kept input to the next; 1 for other policies", 1, 1024, {1, 2, 4}),
-               IntegerAxis("blocks", "of the stack", 1, 1024, {4, 8, 16}),
+               IntegerAxis("every", "blocks from one kept input to the next; 1 for other policies", 1, 256, {1, 2, 4}),
+               IntegerAxis("blocks", "of the stack", 1, 256, {4, 8, 16}),
                IntegerAxis("tokens", "rows of the input", 1, 1 << 20, {on_cpu ? 512 : 4096}),
                IntegerAxis("width", "of a block; hidden is 4 times as wide", 8, kernels::microbench::kMostLayerNormColumns,
                            {on_cpu ? 256 : 1024}, 8)},

@@ -10,6 +10,7 @@
 #include "kernels/fused/cost.h"
 #include "kernels/microbench/product.h"
 #include "server/base/status_macros.h"
+#include "server/engine/benchmark/pieces.h"
 
 namespace ridgeline::engine::benchmark {
 
@@ -189,6 +190,7 @@ absl::Status TransformerBlock::Prepare(const PointContext& context) {
     cost_.flops += cost.flops;
     cost_.bytes += cost.bytes;
   }
+  RIDGELINE_RETURN_IF_ERROR(CheckRunTime(context.device.info(), static_cast<double>(cost_.flops)));
   // The largest first: what does not fit is refused before anything is made.
   RIDGELINE_ASSIGN_OR_RETURN(workspace_, context.lane.Allocate(workspace_bytes));
   for (const Step& step : steps_) {

@@ -208,6 +208,25 @@ TEST_F(RunTest, APointThatDoesNotFitMemoryIsSkippedWithItsReason) {
   EXPECT_THAT(told.points.at(1).skipped_reason, IsEmpty());
 }
 
+// What is queued runs to its end: a run of hours could not be cancelled.
+TEST_F(RunTest, APointWhoseRunNobodyCouldAwaitIsSkipped) {
+  Told told;
+  Request stack{
+      .name = "recomputation",
+      .axes = {{"keep", {"none"}}, {"every", {"1"}}, {"blocks", {"256", "2"}}, {"tokens", {"4096"}}, {"width", {"64"}}},
+      .measurement = kQuick};
+  ASSERT_THAT(Run(stack, told), IsOk());
+  EXPECT_THAT(told.points.at(0).skipped_reason, HasSubstr("one run is"));
+  EXPECT_THAT(told.points.at(1).skipped_reason, IsEmpty());
+  Told step;
+  Request block{
+      .name = "transformer_step",
+      .axes = {{"model", {"llama_3_1_70b"}}, {"operation", {"attention"}}, {"mode", {"fused"}}, {"tokens", {"1048576"}}},
+      .measurement = kQuick};
+  ASSERT_THAT(Run(block, step), IsOk());
+  EXPECT_THAT(step.points.at(0).skipped_reason, HasSubstr("one run is"));
+}
+
 TEST_F(RunTest, UnknownNamesAndWhatTheDeviceLacks) {
   const auto unknown = MakePlan({.name = "perpetual_motion", .axes = {}, .measurement = {}}, device_.info());
   EXPECT_THAT(unknown, StatusIs(absl::StatusCode::kNotFound, HasSubstr("memory_hierarchy")));
