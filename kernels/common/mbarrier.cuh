@@ -22,6 +22,11 @@ __device__ __forceinline__ void MBarrierArrive(std::uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(barrier) : "memory");
 }
 
+// Lets the phase wait for so many more bytes of copies.
+__device__ __forceinline__ void MBarrierExpect(std::uint32_t barrier, std::uint32_t bytes) {
+  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;\n" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
 // Arrives, and lets the phase wait for so many more bytes of copies.
 __device__ __forceinline__ void MBarrierArriveExpecting(std::uint32_t barrier, std::uint32_t bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(barrier), "r"(bytes) : "memory");
@@ -39,6 +44,12 @@ __device__ __forceinline__ bool MBarrierTryWait(std::uint32_t barrier, std::uint
 __device__ __forceinline__ void MBarrierWait(std::uint32_t barrier, std::uint32_t parity) {
   while (!MBarrierTryWait(barrier, parity)) {
   }
+}
+
+// The same for who has time: looks now and then, and leaves the issue slots to others.
+__device__ __forceinline__ void MBarrierWaitAtEase(std::uint32_t barrier, std::uint32_t parity) {
+  constexpr unsigned kNanoseconds = 100;
+  while (!MBarrierTryWait(barrier, parity)) __nanosleep(kNanoseconds);
 }
 
 }  // namespace ridgeline::kernels

@@ -46,21 +46,20 @@ __device__ __forceinline__ void PinRegisters(std::uint32_t (&registers)[kRegiste
 class WgmmaOperand {
  public:
   __device__ WgmmaOperand(std::uint32_t address, std::uint32_t lead_bytes)
-      : low_((lead_bytes >> 4) << 16 | (address & 0x3ffff) >> 4) {}
+      : bits_(kSwizzle128AndStride << 32 | (lead_bytes >> 4) << 16 | (address & 0x3ffff) >> 4) {}
 
   // What lies so many bytes further on.
-  __device__ WgmmaOperand At(int bytes) const { return WgmmaOperand(low_ + static_cast<std::uint32_t>(bytes >> 4)); }
+  __device__ WgmmaOperand At(int bytes) const { return WgmmaOperand(bits_ + static_cast<std::uint64_t>(bytes >> 4)); }
 
-  // The descriptor. Its upper half is the same for all: sums stay within 32 bits.
-  __device__ std::uint64_t bits() const {
-    constexpr std::uint32_t kSwizzle128AndStride = 1u << 30 | 1024 >> 4;
-    return std::uint64_t{kSwizzle128AndStride} << 32 | low_;
-  }
+  // The descriptor. Sums are of 64 bits, though they stay within 32: that is one instruction for both halves.
+  __device__ std::uint64_t bits() const { return bits_; }
 
  private:
-  __device__ explicit WgmmaOperand(std::uint32_t low) : low_(low) {}
+  static constexpr std::uint64_t kSwizzle128AndStride = 1u << 30 | 1024 >> 4;
 
-  std::uint32_t low_;
+  __device__ explicit WgmmaOperand(std::uint64_t bits) : bits_(bits) {}
+
+  std::uint64_t bits_;
 };
 
 // The products of N columns, one specialisation for each N. T: __half or __nv_bfloat16.

@@ -33,8 +33,8 @@ class PrefillTest : public ::testing::TestWithParam<std::tuple<DataType, int>> {
   std::int64_t head_dim() const { return std::get<1>(GetParam()); }
 
   void SetUp() override {
-    AttentionCase smallest(DenseProblem(1, 1, 1, 1, 1, head_dim(), head_dim()), AttentionOptions(), type(), /*seed=*/1);
-    const AttentionParams params = smallest.params();
+    AttentionCase any(DenseProblem(1, kQueries, kKeys, 1, 1, head_dim(), head_dim()), AttentionOptions(), type(), /*seed=*/1);
+    const AttentionParams params = any.params();
     const std::string why_not = WhyNotPrefill(params.shape, params.sequences, gpu::Limits());
     if (!why_not.empty()) GTEST_SKIP() << why_not;
   }

@@ -26,7 +26,6 @@ namespace ridgeline::kernels::attention {
 template <typename Traits>
 class PrefillEpilogue {
   using T = typename Traits::T;
-  using Softmax = SpeculativeSoftmax<T, Traits::kTileKeys>;
   static constexpr int kOutputs = Traits::kValueHeadDim / 2;  // of a thread
   static constexpr unsigned kAllLanes = 0xffffffff;
 
@@ -42,21 +41,22 @@ class PrefillEpilogue {
         is_bulk_(IsStoredInBulk<Traits>(params_.shape, tile.num_rows, consumer)) {}
 
   // Finishes the rows; `output_full` then gets this warp's arrival.
-  __device__ __forceinline__ void Run(const Softmax& softmax, float (&output)[kOutputs], std::uint32_t output_full) const {
+  __device__ __forceinline__ void Run(const SoftmaxRows& rows, float log2_scale, float (&output)[kOutputs],
+                                      std::uint32_t output_full) const {
     const float logit_scale = Traits::kHasLogitOptions ? 1.0f : params_.scale;
     const float sink_logit = params_.sink_logits == nullptr ? -INFINITY : params_.sink_logits[tile_.query_head];
-    const RowResult result[2] = {FinishRow(softmax.Maximum(0), softmax.Sum(0), logit_scale, sink_logit),
-                                 FinishRow(softmax.Maximum(1), softmax.Sum(1), logit_scale, sink_logit)};
+    const RowResult result[2] = {FinishRow(rows.maximum[0], rows.WholeSum(0), logit_scale, sink_logit),
+                                 FinishRow(rows.maximum[1], rows.WholeSum(1), logit_scale, sink_logit)};
 #pragma unroll
     for (int i = 0; i < kOutputs; ++i) output[i] *= result[i / 2 % 2].output_factor;
     if (params_.shape.output_data_type == kDataTypeOf<T>) {
       const unsigned bad_rows = RoundToShared(output);
-      if (bad_rows != 0) Repair(softmax, result, bad_rows);
+      if (bad_rows != 0) Repair(rows, log2_scale, result, bad_rows);
       if (!is_bulk_) CopyRows();
     } else {
       const unsigned bad_rows = BadRows(output);
       StoreConverted(output);
-      if (bad_rows != 0) Repair(softmax, result, bad_rows);
+      if (bad_rows != 0) Repair(rows, log2_scale, result, bad_rows);
     }
     std::int64_t lse_idx = 0;
     const bool writes_lse = params_.log_sum_exp != nullptr && lane() % 4 == 0;
@@ -67,6 +67,7 @@ class PrefillEpilogue {
     if (lane() == 0) MBarrierArrive(output_full);  // what is known of the tile may go from now on
     if (writes_lse && num_rows > 0) params_.log_sum_exp[lse_idx] = result[0].LogSumExp();
     if (writes_lse && num_rows > 8) params_.log_sum_exp[lse_idx + 8] = result[1].LogSumExp();
+    __syncwarp();  // lanes have parted
   }
 
  private:
@@ -162,16 +163,17 @@ class PrefillEpilogue {
   }
 
   // Computes rows again, those whose sums are finite: the others see a NaN or Inf among the logits, and are right as they are.
-  __device__ __forceinline__ void Repair(const Softmax& softmax, const RowResult (&result)[2], unsigned bad_rows) const {
+  __device__ __forceinline__ void Repair(const SoftmaxRows& rows, float log2_scale, const RowResult (&result)[2],
+                                         unsigned bad_rows) const {
     const RowRepair<Traits> repair(arguments_, tile_);
 #pragma unroll 1
     for (; bad_rows != 0; bad_rows &= bad_rows - 1) {
       const int row = __ffs(static_cast<int>(bad_rows)) - 1, half = row / 8, holder = row % 8 * 4;
       const float total = __shfl_sync(kAllLanes, half == 0 ? result[0].total : result[1].total, holder);
       const float factor = __shfl_sync(kAllLanes, half == 0 ? result[0].output_factor : result[1].output_factor, holder);
-      const float maximum = __shfl_sync(kAllLanes, half == 0 ? softmax.Maximum(0) : softmax.Maximum(1), holder);
+      const float maximum = __shfl_sync(kAllLanes, half == 0 ? rows.maximum[0] : rows.maximum[1], holder);
       if (!isfinite(total)) continue;
-      repair.Run(row_ + row, maximum, softmax.log2_scale(), factor,
+      repair.Run(row_ + row, maximum, log2_scale, factor,
                  [&](int column, float first, float second) { StoreAgain(row, column, first, second); });
       __syncwarp();
     }

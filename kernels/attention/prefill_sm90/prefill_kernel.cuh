@@ -1,12 +1,15 @@
 // Flash attention for Hopper. README.md explains mathematics, schedule and sizes.
 //
-//   warpgroup 0, few registers     warp 0    takes tiles, loads Q, K, V: gmem ──tensor copy──► smem       RingLoader
-//                                  warp 1    stores O:                   smem ──tensor copy──► gmem       OutputStorer
+//   warpgroup 0, few registers     warp 0    loads K, V:            gmem ──tensor copy──► smem            RingLoader
+//                                  warp 1    stores O:              smem ──tensor copy──► gmem            OutputStorer
+//                                  warp 2    takes tiles, loads Q:  gmem ──tensor copy──► smem            TileFinder
 //   warpgroups 1 to 2, 3 or 4      compute:  S = Q·Kᵀ, P = softmax, O += P·V, 64 rows each                GroupAttention
 //
-//   query_full[buffer]   loader ──► all      what the tile is, its queries; no rows: there are no more tiles
+//   tile_wanted          loader ──► finder   the end of the tile that is being loaded is near
+//   tile_known[buffer]   finder ──► loader   what the next tile is; no rows: there are no more
+//   query_full[buffer]   finder ──► all      the same, and its queries
 //   output_full[buffer]  consumers ──► storer
-//   query_empty[buffer]  storer ──► loader
+//   query_empty[buffer]  storer ──► finder
 //   ring_full[stage]     loader ──► consumers
 //   ring_empty[stage]    consumers ──► loader
 #pragma once
@@ -17,6 +20,7 @@
 #include "kernels/attention/prefill_sm90/prefill_load.cuh"
 #include "kernels/attention/prefill_sm90/prefill_rows.cuh"
 #include "kernels/attention/prefill_sm90/prefill_store.cuh"
+#include "kernels/attention/prefill_sm90/prefill_tile.cuh"
 #include "kernels/attention/prefill_sm90/prefill_traits.cuh"
 #include "kernels/common/mbarrier.cuh"
 #include "kernels/common/register_budget.cuh"
@@ -27,7 +31,9 @@ namespace ridgeline::kernels::attention {
 template <typename Traits>
 __device__ __forceinline__ void InitBarriers(typename Traits::SharedStorage& shared) {
   constexpr int kConsumerWarps = 4 * Traits::kConsumers;
+  MBarrierInit(BarrierAt(shared.tile_wanted, 0), 1);
   for (int i = 0; i < Traits::kQueryBuffers; ++i) {
+    MBarrierInit(BarrierAt(shared.tile_known, i), 1);
     MBarrierInit(BarrierAt(shared.query_full, i), 1);
     MBarrierInit(BarrierAt(shared.output_full, i), kConsumerWarps);
     MBarrierInit(BarrierAt(shared.query_empty, i), 1);
@@ -57,6 +63,8 @@ __global__ void __launch_bounds__(Traits::kThreads, 1) PrefillKernel(const __gri
       RingLoader<Traits>(arguments, shared).Run();
     } else if (threadIdx.x == 32) {
       OutputStorer<Traits>(arguments, shared).Run();
+    } else if (threadIdx.x / 32 == 2) {
+      TileFinder<Traits>(arguments, shared).Run();
     }
   } else {
     RaiseRegisters<Traits::kConsumerRegisters>();

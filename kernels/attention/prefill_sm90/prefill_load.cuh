@@ -1,5 +1,4 @@
-// The role of the warp that takes tiles and loads their keys and values into the ring, in the order in which consumers take
-// them:
+// The role of the warp that loads keys and values into the ring, in the order in which consumers take them:
 //
 //   K last │ K last-1, V last │ K last-2, V last-1 │ ... │ K first, V first+1 │ K of the next tile, V first
 //
@@ -12,7 +11,6 @@
 #include <cstdint>
 
 #include "kernels/attention/prefill_sm90/prefill_arguments.h"
-#include "kernels/attention/prefill_sm90/prefill_tile.cuh"
 #include "kernels/attention/prefill_sm90/prefill_traits.cuh"
 #include "kernels/common/mbarrier.cuh"
 #include "kernels/common/tensor_copy.cuh"
@@ -23,123 +21,178 @@ template <typename Traits>
 class RingLoader {
   using Shared = typename Traits::SharedStorage;
   static constexpr unsigned kAllLanes = 0xffffffff;
+  static constexpr int kTileKeys = Traits::kTileKeys;
 
  public:
   __device__ RingLoader(const PrefillArguments& arguments, Shared& shared) : arguments_(arguments), shared_(shared) {}
 
-  // By a whole warp: where keys lie in pages, each lane looks one up. All copies are issued in one place of the code: there are
-  // few registers.
+  // By a whole warp: where keys lie in pages, each lane looks some up.
   __device__ __forceinline__ void Run() {
-    TileFinder<Traits> finder(arguments_, shared_);
-    RingPlace<Traits::kQueryBuffers> buffer;
-    int key_buffer = 0, key_block = -1;      // the next keys: which tile's, and which of its blocks
-    int value_buffer = 0, value_block = -1;  // the next values, those of the keys before; -1: none
-    for (bool has_more = true; has_more;) {
-      if (key_block < 0 && (Traits::kOverlapsTiles || value_block < 0)) {
-        has_more = finder.Next(buffer);
-        if (has_more) {
-          key_buffer = buffer.idx;
-          key_block = shared_.tiles[key_buffer].last_block;
-          page_ = LookUp(shared_.tiles[key_buffer], key_block);
-          buffer.Advance();
-        }
-      }
-#pragma unroll 1
-      for (int i = key_block >= 0 ? 0 : 1; i < (value_block >= 0 ? 2 : 1); ++i) {
-        Load(shared_.tiles[i == 0 ? key_buffer : value_buffer], i == 0 ? key_block : value_block, i == 1);
-      }
-      value_buffer = key_buffer;
-      value_block = key_block;
-      page_slot_ ^= 1;
-      if (--key_block < shared_.tiles[key_buffer].first_block) key_block = -1;
+    if (arguments_.params.block_table != nullptr) {
+      Walk</*kIsPaged=*/true>();
+    } else if (lane() == 0) {
+      Walk</*kIsPaged=*/false>();
     }
   }
 
  private:
+  // Blocks of a tile that are still to be loaded, from the last down.
+  struct Blocks {
+    int next = 0;
+    int left = 0;
+    int kv_head = 0;
+    int key_tokens = 0;          // of the sequence
+    std::int64_t key_begin = 0;  // first token, or the sequence's first entry in the block table
+  };
+
   __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
 
-  __device__ __forceinline__ void Load(const PrefillTile& tile, int block, bool is_value) {
-    const CUtensorMap* const map = is_value ? &arguments_.value : &arguments_.key;
-    const int num_chunks = is_value ? Traits::kValueChunks : Traits::kHeadChunks;
-    if (arguments_.params.block_table == nullptr) {
-      LoadDense(map, tile, block, num_chunks);
+  template <bool kIsPaged>
+  __device__ __forceinline__ void Walk() {
+    RingPlace<Traits::kQueryBuffers> buffer;
+    Blocks keys, values;  // values are those of the keys before
+    for (bool has_more = true; has_more || values.left > 0;) {
+      if (keys.left == 0 && has_more && (Traits::kOverlapsTiles || values.left == 0)) {
+        has_more = NextTile(buffer, keys);
+        if constexpr (kIsPaged) {
+          if (has_more) BeginPages(keys);
+        }
+      }
+      if (has_more) WantNext(keys);
+      if (keys.left > 0) Load<kIsPaged, /*kIsValue=*/false>(keys);
+      if (values.left > 0) Load<kIsPaged, /*kIsValue=*/true>(values);
+      values = keys;
+      value_page_ = key_page_;
+      if (keys.left > 0) {
+        --keys.left;
+        --keys.next;
+      }
+    }
+  }
+
+  template <bool kIsPaged, bool kIsValue>
+  __device__ __forceinline__ void Load(const Blocks& blocks) {
+    if constexpr (kIsPaged) {
+      LoadPages<kIsValue>(blocks);
     } else {
-      LoadPages(map, tile, block, num_chunks, is_value);
+      LoadDense<kIsValue>(blocks);
     }
     stage_.Advance();
   }
 
-  __device__ __forceinline__ void LoadDense(const CUtensorMap* map, const PrefillTile& tile, int block, int num_chunks) const {
-    MBarrierWait(BarrierAt(shared_.ring_empty, stage_.idx), stage_.parity ^ 1);
-    if (lane() != 0) return;
+  // Waits until it is known; false if there are no more.
+  __device__ __forceinline__ bool NextTile(RingPlace<Traits::kQueryBuffers>& buffer, Blocks& keys) {
+    MBarrierWait(BarrierAt(shared_.tile_known, buffer.idx), buffer.parity);
+    const PrefillTile& tile = shared_.tiles[buffer.idx];
+    if (tile.num_rows == 0) return false;
+    keys = {.next = tile.last_block,
+            .left = tile.last_block - tile.first_block + 1,
+            .kv_head = tile.kv_head,
+            .key_tokens = tile.key_tokens,
+            .key_begin = tile.key_begin};
+    buffer.Advance();
+    is_next_wanted_ = false;
+    return true;
+  }
+
+  // The next tile is taken when this one's end is near: not before, so that blocks end together.
+  __device__ __forceinline__ void WantNext(const Blocks& keys) {
+    constexpr int kBlocksAhead = 3;
+    if (is_next_wanted_ || keys.left > kBlocksAhead) return;
+    is_next_wanted_ = true;
+    if (lane() == 0) MBarrierArrive(BarrierAt(shared_.tile_wanted, 0));
+  }
+
+  template <bool kIsValue>
+  static constexpr int kChunks = kIsValue ? Traits::kValueChunks : Traits::kHeadChunks;
+
+  // By one lane.
+  template <bool kIsValue>
+  __device__ __forceinline__ void LoadDense(const Blocks& blocks) const {
     const std::uint32_t full = BarrierAt(shared_.ring_full, stage_.idx);
-    MBarrierArriveExpecting(full, num_chunks * Traits::kBlockChunkBytes);
-    const std::uint32_t destination = SharedAddress(shared_.ring) + stage_.idx * Traits::kStageBytes;
-    const int token = static_cast<int>(tile.key_begin) + block * Traits::kTileKeys;
+    const int token = static_cast<int>(blocks.key_begin) + blocks.next * kTileKeys;
+    MBarrierWait(BarrierAt(shared_.ring_empty, stage_.idx), stage_.parity ^ 1);
+    MBarrierArriveExpecting(full, kChunks<kIsValue> * Traits::kBlockChunkBytes);
+    LoadRows<kIsValue>(full, /*first_row=*/0, blocks.kv_head, token, /*page=*/0);
+  }
+
+  // Rows of the stage from `first_row` on, as many as a copy has, from `token` of `page` on.
+  template <bool kIsValue>
+  __device__ __forceinline__ void LoadRows(std::uint32_t full, int first_row, int kv_head, int token, int page) const {
+    const CUtensorMap* const map = kIsValue ? &arguments_.value : &arguments_.key;
+    const std::uint32_t destination =
+        SharedAddress(shared_.ring) + stage_.idx * Traits::kStageBytes + first_row * Traits::kRowBytes;
 #pragma unroll
-    for (int chunk = 0; chunk < Traits::kHeadChunks; ++chunk) {
-      if (chunk == num_chunks) break;
-      TensorLoad(destination + chunk * Traits::kBlockChunkBytes, map, full, {chunk * 64, tile.kv_head, token, 0});
+    for (int chunk = 0; chunk < kChunks<kIsValue>; ++chunk) {
+      TensorLoad(destination + chunk * Traits::kBlockChunkBytes, map, full, {chunk * 64, kv_head, token, page});
     }
   }
 
-  // The page of this lane's piece of a block, requested a step before it is needed. A piece that has no key of the sequence has
-  // none.
-  __device__ __forceinline__ int LookUp(const PrefillTile& tile, int block) const {
-    const PrefillSchedule& schedule = arguments_.schedule;
-    const int key = block * Traits::kTileKeys + lane() * schedule.copy_keys;
-    if (arguments_.params.block_table == nullptr || lane() * schedule.copy_keys >= Traits::kTileKeys ||
-        key >= tile.key_tokens) {
-      return 0;
-    }
-    return arguments_.params.block_table[tile.key_begin + schedule.page_tokens.Quotient(static_cast<std::uint32_t>(key))];
+  // ---- Pages ----
+  //
+  // A block's keys lie in pieces, each within one page. Lanes look the pages of a window of whole blocks up at once, as many as
+  // there are lanes for, and those of the window before (the walk goes down) while they use them.
+
+  __device__ __forceinline__ int Pieces() const { return kTileKeys / arguments_.schedule.copy_keys; }
+  __device__ __forceinline__ int WindowBlocks() const { return 32 / Pieces(); }
+
+  __device__ __forceinline__ void BeginPages(const Blocks& keys) {
+    window_ = keys.next / WindowBlocks();
+    window_block_ = keys.next - window_ * WindowBlocks();
+    pages_ = LookUp(keys, window_);
+    earlier_pages_ = LookUp(keys, window_ - 1);
   }
 
-  // Pieces of a block, each within one page. Those that have no key of the sequence are not loaded: their table entries may be
-  // anything, and consumers look at no row beyond the last key.
-  __device__ __forceinline__ void LoadPages(const CUtensorMap* map, const PrefillTile& tile, int block, int num_chunks,
-                                            bool is_value) {
+  // The page of this lane's piece of a window. A piece that has no key of the sequence has none: its entry may be anything.
+  __device__ __forceinline__ int LookUp(const Blocks& keys, int window) const {
+    static_assert(kTileKeys / 8 <= 32, "a lane looks up one piece");
+    const int piece = window * WindowBlocks() * Pieces() + lane();
+    const int key = piece * arguments_.schedule.copy_keys;
+    if (window < 0 || lane() >= WindowBlocks() * Pieces() || key >= keys.key_tokens) return 0;
+    const std::uint32_t page_of_sequence = arguments_.schedule.page_tokens.Quotient(static_cast<std::uint32_t>(key));
+    return arguments_.params.block_table[keys.key_begin + page_of_sequence];
+  }
+
+  // The page of this lane's piece of the next block.
+  __device__ __forceinline__ int NextPage(const Blocks& keys) {
+    if (window_block_ < 0) {
+      --window_;
+      window_block_ = WindowBlocks() - 1;
+      pages_ = earlier_pages_;
+      earlier_pages_ = LookUp(keys, window_ - 1);
+    }
+    return __shfl_sync(kAllLanes, pages_, window_block_-- * Pieces() + lane());
+  }
+
+  // By a whole warp, each lane its piece. Pieces that have no key of the sequence are not loaded: consumers look at no row
+  // beyond the last key.
+  template <bool kIsValue>
+  __device__ __forceinline__ void LoadPages(const Blocks& blocks) {
     const PrefillSchedule& schedule = arguments_.schedule;
     const int copy_keys = schedule.copy_keys;
-    const int key_begin = block * Traits::kTileKeys;
-    const int num_keys = min(tile.key_tokens - key_begin, Traits::kTileKeys);
-    const int num_pieces = num_keys <= 0 ? 0 : (num_keys + copy_keys - 1) / copy_keys;
-    static_assert(Traits::kTileKeys / 8 <= 32, "a lane looks up one piece");
     // Keys and, a step later, their values lie in the same pages.
-    int* const pages = shared_.pages[is_value ? page_slot_ ^ 1 : page_slot_];
-    const int page = is_value ? pages[lane()] : page_;
-    if (!is_value) {
-      pages[lane()] = page;
-      if (block > tile.first_block) page_ = LookUp(tile, block - 1);
-    }
-    const int key = key_begin + lane() * copy_keys;
-    const int token =
-        key - static_cast<int>(schedule.page_tokens.Quotient(static_cast<std::uint32_t>(key)) * schedule.page_tokens.divisor());
-    MBarrierWait(BarrierAt(shared_.ring_empty, stage_.idx), stage_.parity ^ 1);
+    if constexpr (!kIsValue) key_page_ = NextPage(blocks);
+    const int page = kIsValue ? value_page_ : key_page_;
+    const int first_key = blocks.next * kTileKeys, first_row = lane() * copy_keys;
+    const int num_keys = max(min(blocks.key_tokens - first_key, kTileKeys), 0);
+    const int num_pieces = (num_keys + copy_keys - 1) / copy_keys;
+    const auto key = static_cast<std::uint32_t>(first_key + first_row);
+    const auto token = static_cast<int>(key - schedule.page_tokens.Quotient(key) * schedule.page_tokens.divisor());
     const std::uint32_t full = BarrierAt(shared_.ring_full, stage_.idx);
-    const auto piece_bytes = static_cast<std::uint32_t>(copy_keys * Traits::kRowBytes);
-    if (lane() == 0) MBarrierArriveExpecting(full, num_pieces * num_chunks * piece_bytes);
-    std::uint32_t destination = SharedAddress(shared_.ring) + stage_.idx * Traits::kStageBytes;
-#pragma unroll 1
-    for (int piece = 0; piece < num_pieces; ++piece) {
-      const int page_of_piece = __shfl_sync(kAllLanes, page, piece), token_of_piece = __shfl_sync(kAllLanes, token, piece);
-      if (lane() == 0) {
-#pragma unroll
-        for (int chunk = 0; chunk < Traits::kHeadChunks; ++chunk) {
-          if (chunk == num_chunks) break;
-          TensorLoad(destination + chunk * Traits::kBlockChunkBytes, map, full,
-                     {chunk * 64, tile.kv_head, token_of_piece, page_of_piece});
-        }
-      }
-      destination += piece_bytes;
-    }
+    MBarrierWait(BarrierAt(shared_.ring_empty, stage_.idx), stage_.parity ^ 1);
+    if (lane() == 0) MBarrierArriveExpecting(full, num_pieces * copy_keys * kChunks<kIsValue> * Traits::kRowBytes);
+    __syncwarp();
+    if (lane() < num_pieces) LoadRows<kIsValue>(full, first_row, blocks.kv_head, token, page);
+    __syncwarp();
   }
 
   const PrefillArguments& arguments_;
   Shared& shared_;
   RingPlace<Traits::kStages> stage_;
-  int page_ = 0;       // of this lane's piece of the next keys
-  int page_slot_ = 0;  // where the next keys' pages are kept for their values
+  bool is_next_wanted_ = false;
+  int window_ = 0, window_block_ = 0;  // of the next block: its window, and which of the window's blocks it is
+  int pages_ = 0, earlier_pages_ = 0;  // of this lane's piece of the window, and of the window before
+  int key_page_ = 0, value_page_ = 0;  // of this lane's piece of the keys, and of the values after them
 };
 
 }  // namespace ridgeline::kernels::attention

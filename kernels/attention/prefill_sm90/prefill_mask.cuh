@@ -22,24 +22,25 @@ __device__ __forceinline__ RowKeys KeysOfRow(const PrefillSchedule& schedule, co
   return {max(position - schedule.window_left, 0), min(position + schedule.window_right + 1, tile.key_tokens)};
 }
 
-// What a warpgroup's rows see of the blocks that the tile walks, from `end` - 1 down; blocks [full_begin, full_end) are seen as
-// a whole by every row. At least one block is walked, so that there is something to finish.
-struct GroupBlocks {
-  int end;
-  int full_begin, full_end;
-};
-
+// At least one block is walked, so that there is something to finish.
 template <typename Traits>
-__device__ __forceinline__ GroupBlocks BlocksOfGroup(const PrefillSchedule& schedule, const PrefillTile& tile, int consumer) {
+__device__ __forceinline__ GroupWalk WalkOfGroup(const PrefillSchedule& schedule, const PrefillTile& tile, int consumer) {
+  constexpr int kTileKeys = Traits::kTileKeys, kFewKeys = 128;
   const int first_row = consumer * Traits::kGroupRows;
   const int last_row = min(first_row + Traits::kGroupRows, tile.num_rows) - 1;
   const RowKeys first = KeysOfRow(schedule, tile, first_row), last = KeysOfRow(schedule, tile, last_row);
-  const int end = last_row < first_row ? 0 : (last.end + Traits::kTileKeys - 1) / Traits::kTileKeys;
+  const int end = last_row < first_row ? 0 : (last.end + kTileKeys - 1) / kTileKeys;
+  // No more blocks pass by than the ring holds beside those in use.
   constexpr int kMostSkipped = (Traits::kStages - 1) / 2;
-  const int least_end = max(tile.first_block, tile.last_block - kMostSkipped) + 1;
-  return {.end = min(max(end, least_end), tile.last_block + 1),
-          .full_begin = (last.begin + Traits::kTileKeys - 1) / Traits::kTileKeys,
-          .full_end = max(first.end, 0) / Traits::kTileKeys};
+  const int least_last = max(tile.first_block, tile.last_block - kMostSkipped);
+  const int last_block = min(max(end - 1, least_last), tile.last_block);
+  return {.last_block = last_block,
+          .first_block = tile.first_block,
+          .num_skipped = tile.last_block - last_block,
+          .full_begin = (last.begin + kTileKeys - 1) / kTileKeys,
+          .full_end = max(first.end, 0) / kTileKeys,
+          .present_keys = max(tile.key_tokens - last_block * kTileKeys, 0),
+          .has_few_keys = min(first.end - first.begin, last.end - last.begin) < kFewKeys ? 1 : 0};
 }
 
 // Scores of keys from end0 on in the thread's first row, end1 in its second, become -inf; the same for keys before begin0 and

@@ -29,7 +29,8 @@ constexpr std::int64_t kGroupBytes = 24'000'000, kMixedGroupBytes = 4'000'000;
 constexpr double kFullEnough = 0.5, kBusyEnough = 0.45;
 // Below so many keys there is nothing to split.
 constexpr std::int64_t kFewKeys = 1024;
-// Sequences shorter than this are not what the kernel is for: latency decides there.
+// Batches of shorter sequences are not what the kernel is for. Latency decides there, and where rows and keys are few its
+// rounding of weights shows: the generic kernel takes them in two parts.
 constexpr std::int64_t kLeastQueryTokens = 128;
 
 std::int64_t MostQueryTokens(const AttentionShape& shape, const Sequence* sequences) {
@@ -122,7 +123,7 @@ std::string WhyNotPrefill(const AttentionShape& shape, const Sequence* sequences
   if (limits.compute_capability != kHopper) return "the device is not of compute capability 9.0";
   if (shape.data_type == DataType::kFloat32) return "it takes 16-bit types";
   if (QueryEnd(shape, sequences) > kMaxIntTokens) return "too many query tokens in the batch";
-  if (MostQueryTokens(shape, sequences) == 0) return "no query tokens";
+  if (MostQueryTokens(shape, sequences) < kLeastQueryTokens) return "fewer than 128 query tokens in every sequence";
   if (!shape.IsPaged() && KeyEnd(shape, sequences) > kMaxIntTokens) return "too many key tokens in the batch";
   if (!shape.IsPaged() && KeyEnd(shape, sequences) == 0) return "no key tokens";
   const PrefillShape& tile = kPrefillShapes[ChooseShape(shape, sequences)];
@@ -140,7 +141,6 @@ bool PrefersPrefill(const AttentionShape& shape, const Sequence* sequences, cons
     rows += sequences[i].query_tokens;
     most_keys = std::max(most_keys, sequences[i].key_tokens);
   }
-  if (MostQueryTokens(shape, sequences) < kLeastQueryTokens) return false;
   const auto tiles = static_cast<double>(TilesOfHead(shape, sequences, tile_rows));
   if (static_cast<double>(rows) < kFullEnough * tiles * tile_rows) return false;
   return most_keys <= kFewKeys || tiles * static_cast<double>(shape.query_heads) >= kBusyEnough * limits.num_sms;

@@ -83,13 +83,13 @@ class GroupAttention {
       buffer_.Advance();
     }
     MBarrierWait(BarrierAt(shared_.query_full, buffer_.idx), buffer_.parity);
+    const GroupWalk& walk = shared_.walks[buffer_.idx][consumer_];
     if (AlikeInWarp(tile().num_rows) == 0) return false;
-    const GroupBlocks blocks = BlocksOfGroup<Traits>(arguments_.schedule, tile(), consumer_);
-    block_ = AlikeInWarp(blocks.end) - 1;
-    num_skipped_ = AlikeInWarp(tile().last_block) - block_;
-    first_block_ = AlikeInWarp(tile().first_block);
-    full_begin_ = AlikeInWarp(blocks.full_begin);
-    full_end_ = AlikeInWarp(blocks.full_end);
+    block_ = AlikeInWarp(walk.last_block);
+    first_block_ = AlikeInWarp(walk.first_block);
+    num_skipped_ = AlikeInWarp(walk.num_skipped);
+    full_begin_ = AlikeInWarp(walk.full_begin);
+    full_end_ = AlikeInWarp(walk.full_end);
     LoadQueries();
     return true;
   }
@@ -98,9 +98,7 @@ class GroupAttention {
   __device__ __forceinline__ void BeginTile() {
     const int stage = SkipBlocks(TakeStage());
     IssueScores(stage);
-    WgmmaWait<0>();
-    PinRegisters(scores_);
-    Release(stage);
+    AwaitScores</*kPending=*/0>(stage);
     BeginRows();
   }
 
@@ -112,9 +110,7 @@ class GroupAttention {
     IssueScores(key_stage);
     IssueOutput(value_stage);
     turns_.Pass();
-    WgmmaWait<1>();
-    PinRegisters(scores_);
-    Release(key_stage);
+    AwaitScores(key_stage);
     AwaitOutput(value_stage);
     FinishRows();
     BeginRows();
@@ -131,30 +127,45 @@ class GroupAttention {
     FinishRows();
   }
 
+  // A warp whose weights were not good enough leaves the loop to do the block again, and comes back: products stay in one place
+  // of the code for all warps of the warpgroup, as they must, and the way that is nearly always taken stays short.
   __device__ __forceinline__ void WalkBlocks() {
     while (block_ > first_block_) {
-      --block_;
-      Step();
+      bool is_good = true;
+      const int plain_begin = max(first_block_, full_begin_);
+      while (is_good && block_ > plain_begin && block_ <= full_end_ && present_keys_ >= kTileKeys) {
+        --block_;
+        is_good = Step</*kIsPlain=*/true>();
+      }
+      if (is_good && block_ > first_block_) {
+        --block_;
+        is_good = Step</*kIsPlain=*/false>();
+      }
+      if (!is_good) RedoBlock();
     }
   }
 
-  __device__ __forceinline__ void Step() {
+  // kIsPlain: no mask cuts the block, nor does the end of the sequence the one before. False if the weights are not good
+  // enough.
+  template <bool kIsPlain>
+  __device__ __forceinline__ bool Step() {
     const int key_stage = TakeStage();
     turns_.Await();
     IssueScores(key_stage);
     const int value_stage = TakeStage();
-    IssueOutput(value_stage);
+    IssueOutput<kIsPlain>(value_stage);
     turns_.Pass();
-    WgmmaWait<1>();
-    PinRegisters(scores_);
-    Release(key_stage);
-    FinishScores();
+    AwaitScores(key_stage);
+    FinishScores<kIsPlain>();
     AwaitOutput(value_stage);
+    return softmax_.TryBlock(scores_, weights_);
+  }
+
+  __device__ __forceinline__ void RedoBlock() {
     float factor[2];
-    if (softmax_.Continue(scores_, weights_, factor)) {
+    softmax_.RedoBlock(scores_, weights_, factor);
 #pragma unroll
-      for (int i = 0; i < Traits::kValueHeadDim / 2; ++i) output_[i] *= factor[i / 2 % 2];
-    }
+    for (int i = 0; i < Traits::kValueHeadDim / 2; ++i) output_[i] *= factor[i / 2 % 2];
   }
 
   // ---- The ring ----
@@ -230,8 +241,9 @@ class GroupAttention {
   }
 
   // O += P·V.
+  template <bool kIsPlain = false>
   __device__ __forceinline__ void IssueOutput(int stage) {
-    ClearTail(stage);
+    if constexpr (!kIsPlain) ClearTail(stage);
     const WgmmaOperand values = value_operand_.At(stage * Traits::kStageBytes);
     PinRegisters(output_);
     PinRegisters(weights_);
@@ -244,6 +256,13 @@ class GroupAttention {
     WgmmaCommit();
   }
 
+  // kPending: groups of products issued after the scores'.
+  template <int kPending = 1>
+  __device__ __forceinline__ void AwaitScores(int stage) {
+    WgmmaWait<kPending>();
+    PinRegisters(scores_);
+    Release(stage);
+  }
   __device__ __forceinline__ void AwaitOutput(int stage) {
     WgmmaWait<0>();
     PinRegisters(output_);
@@ -274,6 +293,7 @@ class GroupAttention {
   // ---- Rows ----
 
   // Products of block `block_` -> logits, -inf where hidden.
+  template <bool kIsPlain = false>
   __device__ __forceinline__ void FinishScores() {
     const int first_key = block_ * kTileKeys + lane() % 4 * 2;
     const int first_row = consumer_ * Traits::kGroupRows + warp() * 16 + lane() / 4;
@@ -281,6 +301,7 @@ class GroupAttention {
       const LogitOptions::Row rows[2] = {LogitsOf(first_row), LogitsOf(first_row + 8)};
       ProductsToLogits(scores_, rows, first_key);
     }
+    if (kIsPlain || (block_ < full_end_ && block_ >= full_begin_)) return;
     const RowKeys keys[2] = {KeysOfRow(arguments_.schedule, tile(), first_row),
                              KeysOfRow(arguments_.schedule, tile(), first_row + 8)};
     if (block_ >= full_end_) HideLaterKeys(scores_, keys[0].end - first_key, keys[1].end - first_key);
@@ -297,26 +318,17 @@ class GroupAttention {
   // Of the first block of the warpgroup's tile.
   __device__ __forceinline__ void BeginRows() {
     FinishScores();
-    softmax_.Begin(scores_, weights_, Traits::kHasLogitOptions || HasFewKeys());
+    const GroupWalk& walk = shared_.walks[buffer_.idx][consumer_];
+    softmax_.Begin(scores_, weights_, Traits::kBeginsWithMaximum || AlikeInWarp(walk.has_few_keys) != 0);
 #pragma unroll
     for (int i = 0; i < Traits::kValueHeadDim / 2; ++i) output_[i] = 0;
-    present_keys_ = max(AlikeInWarp(tile().key_tokens) - block_ * kTileKeys, 0);
-  }
-
-  // Whether some row of the warp sees so few keys that one of them may outweigh the others. With options that may be so in any
-  // row: ALiBi and bias push keys apart.
-  __device__ __forceinline__ bool HasFewKeys() const {
-    constexpr int kFewKeys = 128;
-    const int first_row = consumer_ * Traits::kGroupRows + warp() * 16;
-    const RowKeys first = KeysOfRow(arguments_.schedule, tile(), first_row);
-    const RowKeys last = KeysOfRow(arguments_.schedule, tile(), first_row + 15);
-    return AlikeInWarp(min(first.end - first.begin, last.end - last.begin)) < kFewKeys;
+    present_keys_ = AlikeInWarp(walk.present_keys);
   }
 
   __device__ __forceinline__ void FinishRows() {
     const int row = consumer_ * Traits::kGroupRows + warp() * 16;
     const PrefillEpilogue<Traits> epilogue(arguments_, shared_.tiles[last_buffer_], WarpRows(last_buffer_), consumer_, row);
-    epilogue.Run(softmax_, output_, BarrierAt(shared_.output_full, last_buffer_));
+    epilogue.Run(softmax_.rows(), softmax_.log2_scale(), output_, BarrierAt(shared_.output_full, last_buffer_));
   }
 
   static constexpr int kTailBarrier = 1 + Traits::kConsumers;  // the first behind those of the turns

@@ -40,6 +40,19 @@ struct WeightRange<__half> {
   static constexpr float kMostSum = 65504;
 };
 
+// What a thread's two rows have come to.
+struct SoftmaxRows {
+  float maximum[2];  // what weights refer to, before the scale
+  float sum[2];      // of the thread's columns
+
+  // Of a whole row, by its four lanes together.
+  __device__ __forceinline__ float WholeSum(int half) const {
+    float x = sum[half];
+    x += __shfl_xor_sync(0xffffffff, x, 1);
+    return x + __shfl_xor_sync(0xffffffff, x, 2);
+  }
+};
+
 // Scores of one warp's 16 rows and kKeys keys, as wgmma leaves them: of each four, two are of the thread's first row.
 template <typename T, int kKeys>
 class SpeculativeSoftmax {
@@ -77,26 +90,27 @@ class SpeculativeSoftmax {
     prefers_maximum_ = is_far_;
   }
 
-  // A later block. True if the rows' references moved: then the output is to be multiplied with `factor`.
-  __device__ __forceinline__ bool Continue(Scores& scores, Weights& weights, float (&factor)[2]) {
-    if (!prefers_maximum_) {
-      float part[2];
-      Weigh(scores, weights, row_[0].maximum * log2_scale_, row_[1].maximum * log2_scale_, part);
-      if (__all_sync(kAllLanes, (part[0] <= Range::kMostSum) & (part[1] <= Range::kMostSum))) {
-        sum_[0] += part[0];
-        sum_[1] += part[1];
-        return false;
-      }
-      ++num_redone_;
+  // A later block. False if its weights are not good enough: RedoBlock is to follow.
+  __device__ __forceinline__ bool TryBlock(const Scores& scores, Weights& weights) {
+    if (prefers_maximum_) return false;
+    float part[2];
+    Weigh(scores, weights, row_[0].maximum * log2_scale_, row_[1].maximum * log2_scale_, part);
+    const bool is_good = __all_sync(kAllLanes, (part[0] <= Range::kMostSum) & (part[1] <= Range::kMostSum));
+    if (is_good) {
+      sum_[0] += part[0];
+      sum_[1] += part[1];
     }
-    WeighByMaximum(scores, weights, factor);
-    prefers_maximum_ = is_far_ || num_redone_ > kMostRedone;
-    return true;
+    return is_good;
   }
 
-  // Of whole rows.
-  __device__ __forceinline__ float Sum(int half) const { return RowSum(sum_[half]); }
-  __device__ __forceinline__ float Maximum(int half) const { return row_[half].maximum; }
+  // The same block again, by its maximum. The output so far is to be multiplied with `factor`.
+  __device__ __forceinline__ void RedoBlock(Scores& scores, Weights& weights, float (&factor)[2]) {
+    ++num_redone_;
+    WeighByMaximum(scores, weights, factor);
+    prefers_maximum_ = is_far_ || num_redone_ > kMostRedone;
+  }
+
+  __device__ __forceinline__ SoftmaxRows rows() const { return {{row_[0].maximum, row_[1].maximum}, {sum_[0], sum_[1]}}; }
   __device__ __forceinline__ float log2_scale() const { return log2_scale_; }
 
  private:

@@ -31,10 +31,10 @@ class OutputStorer {
   __device__ __forceinline__ void Run() const {
     RingPlace<Traits::kQueryBuffers> buffer;
     while (true) {
-      MBarrierWait(BarrierAt(shared_.query_full, buffer.idx), buffer.parity);
+      MBarrierWaitAtEase(BarrierAt(shared_.query_full, buffer.idx), buffer.parity);
       const PrefillTile& tile = shared_.tiles[buffer.idx];
       if (tile.num_rows == 0) return;
-      MBarrierWait(BarrierAt(shared_.output_full, buffer.idx), buffer.parity);
+      MBarrierWaitAtEase(BarrierAt(shared_.output_full, buffer.idx), buffer.parity);
       Store(tile, SharedAddress(shared_.query) + buffer.idx * Traits::kQueryBytes);
       TensorStoreCommit();
       TensorStoreWaitRead();

@@ -1,4 +1,5 @@
-// Hands out tiles: takes the next number, finds its tile, tells the others, loads its queries.
+// The role of the warp that takes tiles: finds what the next one is, tells the others, loads its queries. It has a warp of its
+// own because it takes the time of several blocks: loads of keys would wait.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -6,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/attention/prefill_sm90/prefill_arguments.h"
+#include "kernels/attention/prefill_sm90/prefill_mask.cuh"
 #include "kernels/attention/prefill_sm90/prefill_traits.cuh"
 #include "kernels/common/mbarrier.cuh"
 #include "kernels/common/tensor_copy.cuh"
@@ -21,26 +23,45 @@ class TileFinder {
   __device__ TileFinder(const PrefillArguments& arguments, Shared& shared)
       : arguments_(arguments), schedule_(arguments.schedule), shared_(shared) {}
 
-  // By a whole warp: it looks at 32 sequences at once where they differ. Waits until the buffer is free; then all lanes may
-  // read what the buffer's tile is. False if there are no more tiles.
-  __device__ __forceinline__ bool Next(const RingPlace<Traits::kQueryBuffers>& buffer) {
-    const int tile_idx = tile_idx_;
-    const bool exists = tile_idx < schedule_.num_tiles;
-    if (exists) tile_idx_ = TakeNumber();
-    MBarrierWait(BarrierAt(shared_.query_empty, buffer.idx), buffer.parity ^ 1);
-    if (exists) {
+  // By a whole warp: it looks at 32 sequences at once where they differ.
+  __device__ __forceinline__ void Run() {
+    RingPlace<Traits::kQueryBuffers> buffer;
+    RingPlace<1> wanted;
+    auto tile_idx = static_cast<int>(blockIdx.x);
+    while (tile_idx < schedule_.num_tiles) {
+      MBarrierWait(BarrierAt(shared_.query_empty, buffer.idx), buffer.parity ^ 1);
       Find(tile_idx, shared_.tiles[buffer.idx]);
-      if (lane() == 0) LoadQueries(buffer.idx);
-    } else if (lane() == 0) {
-      shared_.tiles[buffer.idx].num_rows = 0;
-      MBarrierArrive(BarrierAt(shared_.query_full, buffer.idx));
+      Announce(buffer.idx);
+      buffer.Advance();
+      MBarrierWaitAtEase(BarrierAt(shared_.tile_wanted, wanted.idx), wanted.parity);
+      wanted.Advance();
+      tile_idx = TakeNumber();
     }
-    __syncwarp();
-    return exists;
+    MBarrierWait(BarrierAt(shared_.query_empty, buffer.idx), buffer.parity ^ 1);
+    AnnounceEnd(buffer.idx);
   }
 
  private:
   __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+
+  // Each part of a tile's description as soon as it is there: keys can be loaded before queries have come.
+  __device__ __forceinline__ void Announce(int buffer) const {
+    const PrefillTile& tile = shared_.tiles[buffer];
+    __syncwarp();
+    if (lane() == 0) {
+      MBarrierArrive(BarrierAt(shared_.tile_known, buffer));
+      LoadQueries(buffer);
+    }
+    if (lane() < Traits::kConsumers) shared_.walks[buffer][lane()] = WalkOfGroup<Traits>(schedule_, tile, lane());
+    __syncwarp();
+    if (lane() == 0) MBarrierArrive(BarrierAt(shared_.query_full, buffer));
+  }
+  __device__ __forceinline__ void AnnounceEnd(int buffer) const {
+    if (lane() != 0) return;
+    shared_.tiles[buffer].num_rows = 0;
+    MBarrierArrive(BarrierAt(shared_.tile_known, buffer));
+    MBarrierArrive(BarrierAt(shared_.query_full, buffer));
+  }
 
   // The next tile of this block. Each block takes as many numbers as it has tiles, so the last number of a launch is known; who
   // takes it leaves the counter as it was: all ones.
@@ -146,7 +167,8 @@ class TileFinder {
     tile.row_begin = row_begin;
     tile.query_token = static_cast<int>(sequence.query_begin) + row_begin;
     tile.query_head = place.head;
-    tile.kv_head = place.head / static_cast<int>(arguments_.params.shape.GroupHeads());
+    tile.kv_head = place.head /
+                   (static_cast<int>(arguments_.params.shape.query_heads) / static_cast<int>(arguments_.params.shape.kv_heads));
     tile.sequence_idx = place.sequence_idx;
     tile.position = position;
     tile.key_tokens = key_tokens;
@@ -159,7 +181,7 @@ class TileFinder {
     const PrefillTile& tile = shared_.tiles[buffer];
     const std::uint32_t barrier = BarrierAt(shared_.query_full, buffer);
     const std::uint32_t destination = SharedAddress(shared_.query) + buffer * Traits::kQueryBytes;
-    MBarrierArriveExpecting(barrier, Traits::kQueryBytes);
+    MBarrierExpect(barrier, Traits::kQueryBytes);
 #pragma unroll
     for (int chunk = 0; chunk < Traits::kHeadChunks; ++chunk) {
       TensorLoad(destination + chunk * Traits::kQueryChunkBytes, &arguments_.query, barrier,
@@ -170,7 +192,6 @@ class TileFinder {
   const PrefillArguments& arguments_;
   const PrefillSchedule& schedule_;
   Shared& shared_;
-  int tile_idx_ = static_cast<int>(blockIdx.x);
 };
 
 }  // namespace ridgeline::kernels::attention

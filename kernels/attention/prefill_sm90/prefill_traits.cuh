@@ -2,7 +2,7 @@
 //
 //   query[buffer]   one tile's queries, later its output:  [64 columns][tile rows] of 128 bytes, swizzled
 //   ring[stage]     one block's keys or values:            [64 columns][tile keys] of 128 bytes, swizzled
-//   tiles[buffer]   what is known of a tile
+//   tiles[buffer]   what is known of a tile, walks[buffer] of each warpgroup's part
 //   barriers        who waits for whom: prefill_kernel.cuh
 #pragma once
 
@@ -31,6 +31,17 @@ struct PrefillTile {
   std::int64_t lse_idx;    // element of log_sum_exp of the first row
 };
 
+// What a warpgroup's rows see of the blocks that the tile walks: it walks its own from last_block down to first_block, after
+// those before them have passed by.
+struct alignas(16) GroupWalk {
+  int last_block;
+  int first_block;
+  int num_skipped;           // blocks at the tile's end that none of its rows sees
+  int full_begin, full_end;  // blocks [full_begin, full_end) are seen as a whole by every row
+  int present_keys;          // of last_block; more than a block: all
+  int has_few_keys;          // 1: some row sees so few keys that one of them may outweigh the others
+};
+
 template <typename Elem, int kShapeIdx, bool kHasLogitOptions_>
 struct PrefillTraits {
   using T = Elem;
@@ -46,13 +57,15 @@ struct PrefillTraits {
   static constexpr bool kKeepsQuery = kShape.keeps_query;
   // With one buffer for queries, the next tile's can only come when this one's output has gone.
   static constexpr bool kOverlapsTiles = kQueryBuffers > 1;
+  // A row's largest weight is 1 if its first block is weighed by its maximum, and not rounded: more exact where many keys weigh
+  // as much. That shows least where tiles follow one another anyway. Options push keys apart.
+  static constexpr bool kBeginsWithMaximum = !kOverlapsTiles || kHasLogitOptions;
 
   static constexpr int kGroupThreads = 128;  // of a warpgroup
   static constexpr int kThreads = kGroupThreads * (kConsumers + 1);
   // What the launch gives to each thread, and what the roles make of it.
-  static constexpr bool kSharesEvenly = kConsumers == 2 && kKeepsQuery && !kHasLogitOptions;  // so that nobody spills
-  static constexpr int kProducerRegisters = kConsumers == 3 ? 32 : kSharesEvenly ? 40 : 24;
-  static constexpr int kConsumerRegisters = kConsumers == 2 ? (kSharesEvenly ? 232 : 240) : kConsumers == 3 ? 160 : 112;
+  static constexpr int kProducerRegisters = kConsumers == 2 ? 40 : 32;
+  static constexpr int kConsumerRegisters = kConsumers == 2 ? 232 : kConsumers == 3 ? 160 : 112;
   static constexpr int kLaunchRegisters = 65536 / kThreads / 8 * 8;
   static_assert(kProducerRegisters + kConsumers * kConsumerRegisters <= (kConsumers + 1) * kLaunchRegisters,
                 "who asks for more registers than there are waits for ever");
@@ -76,7 +89,9 @@ struct PrefillTraits {
     alignas(1024) char query[kQueryBuffers][kQueryBytes];
     alignas(1024) char ring[kStages][kStageBytes];
     PrefillTile tiles[kQueryBuffers];
-    int pages[2][32];  // of the pieces of two blocks of keys: their values come a step later
+    GroupWalk walks[kQueryBuffers][kConsumers];
+    std::uint64_t tile_wanted[1];
+    std::uint64_t tile_known[kQueryBuffers];
     std::uint64_t query_full[kQueryBuffers];
     std::uint64_t output_full[kQueryBuffers];
     std::uint64_t query_empty[kQueryBuffers];
