@@ -20,7 +20,7 @@ constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
 
 // Growth comes in this many chunks at most, each a call to the driver; the finer they are, the more of a hole can be given
 // back.
-constexpr std::int64_t kChunksOfGrowth = 16;
+constexpr std::int64_t kChunksOfGrowth = 8;
 
 // Above the most that was ever allocated, growing segments hold on to this share of it, and some for rounding.
 constexpr std::int64_t kSlackShare = 16;

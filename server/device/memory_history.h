@@ -1,14 +1,14 @@
 // The most recent events of an allocator, in a ring.
 #pragma once
 
-#include <chrono>
+#include <time.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "server/device/memory_snapshot.h"
 
 namespace ridgeline::device {
@@ -23,7 +23,7 @@ class MemoryHistory {
   // Stamps the event with the time.
   void Add(MemoryEvent event) {
     if (ring_.empty()) return;
-    event.unix_nanoseconds = begin_unix_nanoseconds_ + Ticks() - begin_ticks_;
+    event.unix_nanoseconds = UnixNanoseconds();
     ring_[next_] = std::move(event);
     next_ = next_ + 1 == ring_.size() ? 0 : next_ + 1;
     if (num_events_ < ring_.size()) ++num_events_;
@@ -39,11 +39,13 @@ class MemoryHistory {
   }
 
  private:
-  // Nanoseconds; cheaper than the time of day.
-  static std::int64_t Ticks() { return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+  // To a few milliseconds. The exact time would cost as much as the allocation that it is noted for.
+  static std::int64_t UnixNanoseconds() {
+    timespec time = {};
+    clock_gettime(CLOCK_REALTIME_COARSE, &time);
+    return std::int64_t{1'000'000'000} * time.tv_sec + time.tv_nsec;
+  }
 
-  const std::int64_t begin_unix_nanoseconds_ = absl::GetCurrentTimeNanos();
-  const std::int64_t begin_ticks_ = Ticks();
   std::vector<MemoryEvent> ring_;
   std::size_t next_ = 0;
   std::size_t num_events_ = 0;
