@@ -38,13 +38,11 @@ __device__ __forceinline__ void LoadBias(const PointwiseArguments& arguments, st
   }
 }
 
-template <typename T, Pointwise kFunction>
+template <typename T, Pointwise kFunction, bool kHasOther>
 __device__ __forceinline__ float Apply(float x, float other) {
-  if constexpr (kFunction == Pointwise::kSwiglu) {
-    return TimesSigmoid(x, x) * other;
-  } else {
-    return Gelu<T>(kFunction == Pointwise::kGeluErf ? GeluForm::kErf : GeluForm::kTanh, x) + other;
-  }
+  if constexpr (kFunction == Pointwise::kSwiglu) return TimesSigmoid(x, x) * other;
+  const float y = Gelu<T>(kFunction == Pointwise::kGeluErf ? GeluForm::kErf : GeluForm::kTanh, x);
+  return kHasOther ? y + other : y;
 }
 
 template <typename T, Pointwise kFunction>
@@ -65,7 +63,7 @@ __global__ void __launch_bounds__(kElementwiseThreads) PointwiseKernel(const __g
     for (int i = 0; i < kElems; ++i) x[i] += bias[i];
   }
 #pragma unroll
-  for (int i = 0; i < kElems; ++i) x[i] = Apply<T, kFunction>(x[i], other[i]);
+  for (int i = 0; i < kElems; ++i) x[i] = Apply<T, kFunction, /*kHasOther=*/true>(x[i], other[i]);
   Store(static_cast<T*>(arguments.output), element, bounds, aligned, x);
 }
 
