@@ -43,4 +43,5 @@ EXPOSE 50051 9464
 # The first start also measures the device.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["ridgeline", "health", "--timeout=4s"]
 ENTRYPOINT ["ridgelined"]
-CMD ["--listen=0.0.0.0:50051", "--metrics_listen=0.0.0.0:9464"]
+# The container's network is its own; who publishes the ports says who reaches them.
+CMD ["--listen=0.0.0.0:50051", "--metrics_listen=0.0.0.0:9464", "--allow_plaintext"]

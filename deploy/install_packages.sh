@@ -11,7 +11,8 @@ build_packages=(
   libhwy-dev libopenblas-pthread-dev)
 # prometheus brings promtool; clang with its runtime the fuzzer, the sanitizers and the thread-safety analysis; systemd its analysis
 # of units; haproxy stands before the daemons of a test.
-test_packages=(libgtest-dev libgmock-dev clang libclang-rt-dev clang-format llvm prometheus python3 python3-yaml haproxy systemd)
+test_packages=(libgtest-dev libgmock-dev clang libclang-rt-dev clang-format llvm prometheus openssl python3 python3-yaml haproxy
+               systemd)
 
 wanted=()
 for set in "$@"; do

@@ -23,7 +23,19 @@ ABSL_FLAG(
     std::string, listen, "127.0.0.1:50051",
     "Addresses to serve gRPC on, separated by commas: host:port or unix:/path. Port 0 picks a free one; the log names it.");
 ABSL_FLAG(std::string, metrics_listen, "127.0.0.1:9464",
-          "host:port for /metrics, /healthz and /readyz; port 0 picks a free one; empty: no such port.");
+          "host:port for /metrics, /healthz and /readyz; port 0 picks a free one; empty: no such port. Never TLS.");
+ABSL_FLAG(
+    std::string, tls_certificate, "",
+    "PEM file with the certificate that --listen's addresses, unix sockets aside, show, and what leads to its authority. It "
+    "and the next two are read again when they change. Empty: no TLS.");
+ABSL_FLAG(std::string, tls_key, "", "PEM file with the key of --tls_certificate.");
+ABSL_FLAG(std::string, tls_client_authority, "",
+          "PEM file with the authorities whose certificates callers must have; the name in it is then the caller's, instead of "
+          "x-ridgeline-client. Empty: anybody may call.");
+ABSL_FLAG(
+    bool, allow_plaintext, false,
+    "Listen without TLS where other machines reach it, be it for gRPC or for metrics: on a network of the daemon's own, or "
+    "behind a proxy.");
 ABSL_FLAG(int, lanes, 4, "Requests that run at the same time, each on a lane of its own; 1 to 1024.");
 ABSL_FLAG(int, threads, 0, "Threads that one kernel may use on the CPU device; 0: as many as there are cores.");
 ABSL_FLAG(
@@ -114,6 +126,32 @@ absl::StatusOr<std::vector<std::string>> ReadAddresses(const std::string& listen
     if (!is_unix && !IsHostAndPort(address)) return BadFlag("listen", address, "each address must be host:port or unix:/path");
   }
   return addresses;
+}
+
+bool IsLocal(absl::string_view address) {
+  if (absl::StartsWith(address, "unix:")) return true;
+  const absl::string_view host = address.substr(0, address.rfind(':'));
+  return absl::StartsWith(host, "127.") || host == "localhost" || host == "[::1]";
+}
+
+absl::Status CheckReach(std::string_view flag, const std::string& address, bool is_encrypted) {
+  if (is_encrypted || IsLocal(address) || absl::GetFlag(FLAGS_allow_plaintext)) return absl::OkStatus();
+  return BadFlag(flag, address,
+                 "other machines may reach it, without TLS; --tls_certificate gives gRPC TLS, and --allow_plaintext says that "
+                 "the network may be trusted");
+}
+
+absl::StatusOr<api::TlsFiles> ReadTls() {
+  api::TlsFiles files = {.certificate = absl::GetFlag(FLAGS_tls_certificate),
+                         .key = absl::GetFlag(FLAGS_tls_key),
+                         .client_authority = absl::GetFlag(FLAGS_tls_client_authority)};
+  if (files.certificate.empty() != files.key.empty()) {
+    return BadFlag("tls_key", files.key, "--tls_certificate and --tls_key go together");
+  }
+  if (files.certificate.empty() && !files.client_authority.empty()) {
+    return BadFlag("tls_client_authority", files.client_authority, "it needs --tls_certificate");
+  }
+  return files;
 }
 
 absl::Status ReadKvCacheLimits(engine::kv_cache::KvCacheOptions& options) {
@@ -216,6 +254,10 @@ absl::StatusOr<DaemonConfig> ReadFlags() {
   config.engine.serving_waits = policy == "wait";
 
   RIDGELINE_ASSIGN_OR_RETURN(config.grpc.addresses, ReadAddresses(absl::GetFlag(FLAGS_listen)));
+  RIDGELINE_ASSIGN_OR_RETURN(config.grpc.tls, ReadTls());
+  for (const std::string& address : config.grpc.addresses) {
+    RIDGELINE_RETURN_IF_ERROR(CheckReach("listen", address, !config.grpc.tls.certificate.empty()));
+  }
   config.grpc.max_message_bytes = absl::GetFlag(FLAGS_max_message_bytes);
   RIDGELINE_RETURN_IF_ERROR(CheckRange<std::int64_t>("max_message_bytes", config.grpc.max_message_bytes, 1, kMaxInt));
   config.grpc.channelz = absl::GetFlag(FLAGS_channelz);
@@ -223,6 +265,9 @@ absl::StatusOr<DaemonConfig> ReadFlags() {
   config.metrics_address = absl::GetFlag(FLAGS_metrics_listen);
   if (!config.metrics_address.empty() && !IsHostAndPort(config.metrics_address)) {
     return BadFlag("metrics_listen", config.metrics_address, "it must be host:port, or empty");
+  }
+  if (!config.metrics_address.empty()) {
+    RIDGELINE_RETURN_IF_ERROR(CheckReach("metrics_listen", config.metrics_address, /*is_encrypted=*/false));
   }
   config.grpc.peer_timeout = absl::GetFlag(FLAGS_peer_timeout);
   if (config.grpc.peer_timeout < absl::Seconds(1)) {

@@ -8,12 +8,25 @@ ABSL_FLAG(absl::Duration, timeout, absl::Minutes(5), "For one call to the daemon
 ABSL_FLAG(std::string, client_name, "ridgeline-cli", "Who calls, for the daemon's quotas.");
 ABSL_FLAG(std::string, session, "",
           "Routing token of a KV cache: a proxy in front of several daemons then finds the one that has it.");
+ABSL_FLAG(std::string, tls_authority, "",
+          "PEM file with the authorities of the daemon's certificate. It or --tls_certificate: the connection has TLS.");
+ABSL_FLAG(std::string, tls_certificate, "", "PEM file with the certificate to show to the daemon.");
+ABSL_FLAG(std::string, tls_key, "", "PEM file with the key of --tls_certificate.");
 
 namespace ridgeline::cli {
 
 const std::vector<std::string>& CommonFlags() {
-  static const auto* const kFlags = new std::vector<std::string>{"address", "format", "timeout", "client_name", "session"};
+  static const auto* const kFlags = new std::vector<std::string>{"address", "format",        "timeout",         "client_name",
+                                                                 "session", "tls_authority", "tls_certificate", "tls_key"};
   return *kFlags;
+}
+
+std::optional<client::TlsOptions> ReadTlsFlags() {
+  client::TlsOptions tls = {.authority = absl::GetFlag(FLAGS_tls_authority),
+                            .certificate = absl::GetFlag(FLAGS_tls_certificate),
+                            .key = absl::GetFlag(FLAGS_tls_key)};
+  if (tls.authority.empty() && tls.certificate.empty()) return std::nullopt;
+  return tls;
 }
 
 }  // namespace ridgeline::cli

@@ -26,6 +26,7 @@ absl::StatusOr<std::vector<client::Client>> OpenChannels(int num_channels) {
   client::ClientOptions options;
   options.timeout = absl::GetFlag(FLAGS_timeout);
   options.name = absl::GetFlag(FLAGS_client_name);
+  options.tls = ReadTlsFlags();
   options.retry.max_attempts = 1;
   options.own_connection = true;
   std::vector<client::Client> channels;

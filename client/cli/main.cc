@@ -63,6 +63,7 @@ int RunCommand(const Command& command) {
   options.timeout = absl::GetFlag(FLAGS_timeout);
   options.name = absl::GetFlag(FLAGS_client_name);
   options.session = absl::GetFlag(FLAGS_session);
+  options.tls = ReadTlsFlags();
   // As OpenTelemetry's tools pass it on to programs that they start.
   if (const char* const traceparent = std::getenv("TRACEPARENT"); traceparent != nullptr) options.traceparent = traceparent;
   const absl::StatusOr<client::Client> client = client::Client::Create(address, options);

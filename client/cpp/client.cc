@@ -1,7 +1,9 @@
 #include "client/cpp/client.h"
 
 #include <algorithm>
+#include <fstream>
 #include <limits>
+#include <sstream>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -42,6 +44,25 @@ absl::Status CheckMetadata(absl::string_view what, absl::string_view text) {
 absl::Status CheckName(absl::string_view name) {
   if (name.empty()) return absl::InvalidArgumentError("client name is ''; printable ASCII is needed");
   return CheckMetadata("client name", name);
+}
+
+absl::Status ReadPem(const std::string& path, std::string& pem) {
+  if (path.empty()) return absl::OkStatus();
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  pem = text.str();
+  if (absl::StrContains(pem, "-----BEGIN ")) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(path, " can't be read, or is no PEM file"));
+}
+
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeCredentials(const ClientOptions& options) {
+  if (!options.tls.has_value()) return grpc::InsecureChannelCredentials();
+  grpc::SslCredentialsOptions ssl;
+  absl::Status status = ReadPem(options.tls->authority, ssl.pem_root_certs);
+  status.Update(ReadPem(options.tls->certificate, ssl.pem_cert_chain));
+  status.Update(ReadPem(options.tls->key, ssl.pem_private_key));
+  if (!status.ok()) return status;
+  return grpc::SslCredentials(ssl);
 }
 
 grpc::ChannelArguments MakeChannelArguments(const ClientOptions& options) {
@@ -114,9 +135,10 @@ absl::Status ToAbsl(const grpc::Status& status) {
   return ErrorFromWire(status.error_code(), status.error_message(), status.error_details());
 }
 
-Client::Impl::Impl(const std::string& address, ClientOptions client_options)
+Client::Impl::Impl(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+                   ClientOptions client_options)
     : options(std::move(client_options)),
-      channel(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), MakeChannelArguments(options))),
+      channel(grpc::CreateCustomChannel(address, credentials, MakeChannelArguments(options))),
       attention(channel),
       device(channel),
       benchmark(channel),
@@ -138,7 +160,9 @@ absl::StatusOr<Client> Client::Create(absl::string_view address, ClientOptions o
   status.Update(CheckMetadata("traceparent", options.traceparent));
   if (!status.ok()) return status;
   PinGrpc();
-  return Client(std::make_unique<Impl>(std::string(address), std::move(options)));
+  const auto credentials = MakeCredentials(options);
+  if (!credentials.ok()) return credentials.status();
+  return Client(std::make_unique<Impl>(std::string(address), *credentials, std::move(options)));
 }
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -28,6 +28,13 @@
 
 namespace ridgeline::client {
 
+// Paths of PEM files.
+struct TlsOptions {
+  std::string authority = {};    // that the server's certificate must lead to; empty: those that gRPC comes with
+  std::string certificate = {};  // this client's, with what leads to its authority; empty: none
+  std::string key = {};          // of `certificate`
+};
+
 struct ClientOptions {
   // For one call, its retries included. Infinite is allowed, but a lost server then goes unnoticed.
   absl::Duration timeout = absl::Minutes(5);
@@ -42,6 +49,8 @@ struct ClientOptions {
   std::string traceparent;
   // Clients of one address share a connection within a process; true: this one has its own.
   bool own_connection = false;
+  // Unset: plain text.
+  std::optional<TlsOptions> tls;
 };
 
 // Requests go out and answers come back on one stream, in the same order; several may be under way. One thread may write while
@@ -72,8 +81,8 @@ class AttendStream {
 // Threads may share one. Connects on the first call, and again whenever the connection was lost.
 class Client {
  public:
-  // `address` is host:port, unix:/path or another gRPC target. INVALID_ARGUMENT for one that can't be, and for a name that
-  // metadata can't carry; whether a server is there shows with the first call.
+  // `address` is host:port, unix:/path or another gRPC target. INVALID_ARGUMENT for one that can't be, for a name that metadata
+  // can't carry and for a file that can't be read; whether a server is there shows with the first call.
   static absl::StatusOr<Client> Create(absl::string_view address, ClientOptions options = {});
   Client(Client&&) noexcept;
   Client& operator=(Client&&) noexcept;

@@ -16,6 +16,7 @@
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/generic/generic_stub.h"
+#include "grpcpp/security/credentials.h"
 #include "grpcpp/support/status.h"
 #include "ridgeline/v1/attention.grpc.pb.h"
 #include "ridgeline/v1/benchmark.grpc.pb.h"
@@ -36,7 +37,7 @@ using HealthStub = grpc::TemplatedGenericStub<HealthCheckRequest, HealthCheckRes
 
 class Client::Impl {
  public:
-  Impl(const std::string& address, ClientOptions client_options);
+  Impl(const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials, ClientOptions client_options);
 
   // Sets the deadline and the metadata that every call carries.
   void Prepare(grpc::ClientContext& context, absl::Time deadline) const;

@@ -77,7 +77,8 @@ void KeepMessageMemory() {
 class GrpcServerImpl : public GrpcServer {
  public:
   GrpcServerImpl(const GrpcServerOptions& options, engine::Engine& engine, base::MetricsRegistry& registry)
-      : shared_(registry, engine.trace(), options.instance_id), unknown_methods_(shared_) {
+      : shared_(registry, engine.trace(), options.instance_id, !options.tls.client_authority.empty()),
+        unknown_methods_(shared_) {
     services_.push_back(CreateAttentionService(shared_, engine));
     services_.push_back(CreateBenchmarkService(shared_, engine));
     services_.push_back(CreateDeviceService(shared_, engine, options.device_selection_reason));
@@ -97,11 +98,13 @@ class GrpcServerImpl : public GrpcServer {
     if (options.channelz) grpc::channelz::experimental::InitChannelzService();
     grpc::ServerBuilder builder;
     SetLimits(options, builder);
+    RIDGELINE_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> credentials, MakeServerCredentials(options.tls));
     std::vector<int> ports(options.addresses.size());
     for (std::size_t i = 0; i < ports.size(); ++i) {
       absl::string_view path = options.addresses[i];
-      if (absl::ConsumePrefix(&path, kUnixScheme)) RIDGELINE_RETURN_IF_ERROR(CheckUnixSocketIsFree(std::string(path)));
-      builder.AddListeningPort(options.addresses[i], grpc::InsecureServerCredentials(), &ports[i]);
+      const bool is_unix = absl::ConsumePrefix(&path, kUnixScheme);
+      if (is_unix) RIDGELINE_RETURN_IF_ERROR(CheckUnixSocketIsFree(std::string(path)));
+      builder.AddListeningPort(options.addresses[i], is_unix ? grpc::InsecureServerCredentials() : credentials, &ports[i]);
     }
     for (const auto& service : services_) builder.RegisterService(service.get());
     builder.RegisterCallbackGenericService(&unknown_methods_);

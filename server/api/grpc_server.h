@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/api/server_credentials.h"
 #include "server/base/metrics.h"
 #include "server/engine/engine.h"
 
@@ -20,6 +21,7 @@ struct GrpcServerOptions {
   absl::Duration peer_timeout = absl::Seconds(40);
   bool channelz = false;
   std::string device_selection_reason;
+  TlsFiles tls;             // of all addresses but unix sockets
   std::string instance_id;  // made at this start of the daemon: what clients know it by
 };
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/api/byte_buffer.h"
+#include "server/api/server_credentials.h"
 #include "server/api/status_to_grpc.h"
 #include "server/base/log.h"
 #include "server/base/trace_context.h"
@@ -71,8 +72,13 @@ void MethodMetrics::Count(grpc::StatusCode code, absl::Duration duration) {
   counter->Increment();
 }
 
-RpcContext::RpcContext(base::MetricsRegistry& registry, engine::TraceRecorder& trace, std::string instance_id)
-    : registry_(registry), trace_(trace), instance_id_(std::move(instance_id)), fault_lines_(kFaultLinesPerSecond) {}
+RpcContext::RpcContext(base::MetricsRegistry& registry, engine::TraceRecorder& trace, std::string instance_id,
+                       bool clients_have_certificates)
+    : registry_(registry),
+      trace_(trace),
+      instance_id_(std::move(instance_id)),
+      clients_have_certificates_(clients_have_certificates),
+      fault_lines_(kFaultLinesPerSecond) {}
 
 MethodMetrics& RpcContext::metrics(std::string_view service, std::string_view method) {
   std::string name = absl::StrCat(std::string(service), "/", std::string(method));
@@ -106,7 +112,8 @@ engine::CallContext Rpc::call_context() const {
 }
 
 engine::kv_cache::Caller Rpc::caller() const {
-  return {.client = FindMetadata(context_, "x-ridgeline-client"),
+  std::string proven_name = shared_.clients_have_certificates() ? NameInCertificate(context_) : "";
+  return {.client = proven_name.empty() ? FindMetadata(context_, "x-ridgeline-client") : std::move(proven_name),
           .session_token = FindMetadata(context_, "x-ridgeline-session")};
 }
 

@@ -45,11 +45,13 @@ class MethodMetrics {
 // What the handlers share. Outlives every call.
 class RpcContext {
  public:
-  // `registry` and `trace` outlive it.
-  RpcContext(base::MetricsRegistry& registry, engine::TraceRecorder& trace, std::string instance_id);
+  // `registry` and `trace` outlive it. `clients_have_certificates`: those who call over TCP do, and are known by them.
+  RpcContext(base::MetricsRegistry& registry, engine::TraceRecorder& trace, std::string instance_id,
+             bool clients_have_certificates);
 
   MethodMetrics& metrics(std::string_view service, std::string_view method);
   const std::string& instance_id() const { return instance_id_; }
+  bool clients_have_certificates() const { return clients_have_certificates_; }
   std::string NextRequestId();
   engine::TraceRecorder& trace() { return trace_; }
   base::LogSampler& fault_lines() { return fault_lines_; }
@@ -58,6 +60,7 @@ class RpcContext {
   base::MetricsRegistry& registry_;
   engine::TraceRecorder& trace_;
   const std::string instance_id_;
+  const bool clients_have_certificates_;
   base::LogSampler fault_lines_;
   std::atomic<std::uint64_t> num_requests_{0};
   base::Mutex mutex_;
@@ -72,7 +75,8 @@ class Rpc {
   Rpc(RpcContext& shared, MethodMetrics& metrics, grpc::ServerContextBase& context);
 
   engine::CallContext call_context() const;
-  // Who calls, by the call's metadata: x-ridgeline-client and x-ridgeline-session, empty where they are missing.
+  // Who calls: by its certificate, or else by the call's metadata, x-ridgeline-client and x-ridgeline-session, empty where they
+  // are missing.
   engine::kv_cache::Caller caller() const;
 
   // The status to finish with; counts and times the call, and logs it: at level debug, or as an error if the fault is the

@@ -131,7 +131,7 @@ class BundleTest(unittest.TestCase):
     def test_it_starts_answers_its_health_check_and_drains(self):
         # Free ports in place of the image's, which may be in use here.
         command = [re.sub(r"0\.0\.0\.0:\d+", "127.0.0.1:0", word) for word in Image().command()]
-        self.assertEqual(command[1:], ["--listen=127.0.0.1:0", "--metrics_listen=127.0.0.1:0"])
+        self.assertEqual(command[1:], ["--listen=127.0.0.1:0", "--metrics_listen=127.0.0.1:0", "--allow_plaintext"])
         daemon = self.run_contained([*command, "--device=cpu", "--threads=1"])
         try:
             address, log = self.await_listening(daemon)

@@ -145,6 +145,15 @@ class OverlayTest(unittest.TestCase):
             self.assertEqual(flag(daemon, "metrics_listen"), f"0.0.0.0:{container_ports(daemon)['metrics']}")
             self.assertEqual(flag(daemon, "listen"), f"0.0.0.0:{container_ports(daemon)['grpc']}")
 
+    def test_plain_text_goes_with_a_policy_about_who_may_come(self):
+        for overlay in OVERLAYS:
+            daemon = find(overlay, "StatefulSet")
+            self.assertIn("--allow_plaintext", pod_of(daemon)["containers"][0]["args"])
+            policy = find(overlay, "NetworkPolicy")["spec"]
+            self.assertTrue(selects(policy["podSelector"]["matchLabels"], pod_labels(daemon)))
+            self.assertTrue(all(rule["from"] and rule["ports"] for rule in policy["ingress"]))
+            self.assertEqual(policy["egress"], [])
+
     def test_a_gpu_is_asked_for_where_one_is_driven(self):
         for overlay in OVERLAYS:
             daemon = find(overlay, "StatefulSet")
