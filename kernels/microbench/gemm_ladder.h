@@ -37,8 +37,8 @@ enum class CudaGemmRung : std::uint8_t {
   kLibrary         // cuBLAS
 };
 
-// The ladder on CUDA: C = A · B, float32 sums. float32 up to kRegisterTiles, bfloat16 for kMma and kWgmma; the library has
-// both.
+// The ladder on CUDA: C = A · B, float32 sums. float32 up to kRegisterTiles; kMma has every float type, of whose float32 it
+// reads 19 bits (TF32), 8-bit floats on sm_89 and newer; kWgmma bfloat16; the library float32, float16 and bfloat16.
 struct CudaGemmRungParams {
   CudaGemmRung rung;
   DataType type;  // of a and b
@@ -51,6 +51,14 @@ struct CudaGemmRungParams {
 
 // What the copy engine can describe, and the kernel can store: whole units of 16 bytes in a row of a and b, of 8 in one of c.
 constexpr bool WgmmaRungFits(std::int64_t n, std::int64_t k) { return k % 8 == 0 && n % 2 == 0; }
+
+// CUDA: destination = source, rounded to the nearest 8-bit float; what is larger than its range becomes the largest of it.
+struct ToFloat8Params {
+  DataType type;  // kFloat8E4M3 or kFloat8E5M2
+  std::int64_t elements;
+  const float* source;
+  void* destination;
+};
 
 void RunOnCpu(const GemmRungParams& params, Executor& executor);
 

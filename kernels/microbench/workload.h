@@ -31,8 +31,8 @@ inline void RunOnCpu(const EmptyParams& params, Executor& executor) {
 
 using Workload = std::variant<EmptyParams, StreamParams, RegisterParams, LinkParams, ChaseParams, FmaParams, CudaFmaParams,
                               MatrixPeakParams, IntensityParams, StridedParams, VectorCopyParams, TransposeParams,
-                              SoftmaxPassesParams, GemmRungParams, CudaGemmRungParams, DivergenceParams, OccupancyParams,
-                              ProductParams, GeluBackwardParams, LayerNormBackwardParams>;
+                              SoftmaxPassesParams, GemmRungParams, CudaGemmRungParams, ToFloat8Params, DivergenceParams,
+                              OccupancyParams, ProductParams, GeluBackwardParams, LayerNormBackwardParams>;
 
 template <typename Params>
 concept HasCpuKernel = requires(const Params& params, Executor& executor) {

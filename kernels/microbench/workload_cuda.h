@@ -34,6 +34,7 @@ CudaStatus LaunchOnCuda(const VectorCopyParams& params, const CudaSite& site);
 CudaStatus LaunchOnCuda(const TransposeParams& params, const CudaSite& site);
 CudaStatus LaunchOnCuda(const SoftmaxPassesParams& params, const CudaSite& site);
 CudaStatus LaunchOnCuda(const CudaGemmRungParams& params, const CudaSite& site);
+CudaStatus LaunchOnCuda(const ToFloat8Params& params, const CudaSite& site);
 CudaStatus LaunchOnCuda(const DivergenceParams& params, const CudaSite& site);
 CudaStatus LaunchOnCuda(const OccupancyParams& params, const CudaSite& site);
 CudaStatus LaunchOnCuda(const ProductParams& params, const CudaSite& site);

@@ -13,7 +13,7 @@ namespace {
 
 absl::StatusOr<Subject> Make(const PointContext& context) {
   const std::int64_t width = context.values.Integer("width");
-  RIDGELINE_ASSIGN_OR_RETURN(const auto product, MatrixProduct::Create(context, TypeOf(context.values.Word("type")),
+  RIDGELINE_ASSIGN_OR_RETURN(const auto product, MatrixProduct::Create(context, {TypeOf(context.values.Word("type"))},
                                                                        {context.values.Integer("batch"), width, width}));
   return product->MakeSubject(context);
 }

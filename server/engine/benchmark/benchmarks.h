@@ -13,7 +13,7 @@ Benchmark AttentionAlgorithms();
 Benchmark OnlineSoftmax(device::DeviceType type);
 Benchmark LaunchOverhead(device::DeviceType type);
 Benchmark GemmLadder(device::DeviceType type);
-Benchmark Precision();
+Benchmark Precision(device::DeviceType type);
 Benchmark AllocatorPairs(device::DeviceType type);
 Benchmark BatchSize();
 Benchmark Fusion(device::DeviceType type);

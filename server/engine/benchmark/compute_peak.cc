@@ -69,7 +69,7 @@ absl::StatusOr<Subject> Make(const PointContext& context) {
   const std::string& type = context.values.Word("type");
   if (!IsProduct(context.values)) return MakeFma(context, type == "float32" ? FmaType::kFloat32 : FmaType::kFloat64);
   RIDGELINE_ASSIGN_OR_RETURN(const auto product,
-                             MatrixProduct::Create(context, TypeOf(type), {kMatrixSize, kMatrixSize, kMatrixSize}));
+                             MatrixProduct::Create(context, {TypeOf(type)}, {kMatrixSize, kMatrixSize, kMatrixSize}));
   return product->MakeSubject(context);
 }
 

@@ -11,7 +11,7 @@ namespace {
 std::vector<Benchmark> MakeTable(device::DeviceType type) {
   return {MemoryHierarchy(type), ComputePeak(type),    RooflineSweep(type), Coalescing(type),      Divergence(),
           Occupancy(),           GemmLadder(type),     Fusion(type),        AttentionAlgorithms(), OnlineSoftmax(type),
-          LaunchOverhead(type),  Transfer(),           Precision(),         AllocatorPairs(type),  BatchSize(),
+          LaunchOverhead(type),  Transfer(),           Precision(type),     AllocatorPairs(type),  BatchSize(),
           Recomputation(type),   TransformerStep(type)};
 }
 

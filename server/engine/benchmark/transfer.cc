@@ -210,7 +210,7 @@ absl::StatusOr<Subject> MakeCopyAndProducts(const PointContext& context, bool ov
   absl::StatusOr<Transfer> transfer = MakeTransfer(context, context.lane, true);
   const PointContext product_context{context.device, *other, context.values, context.seed};
   auto product =
-      MatrixProduct::Create(product_context, kernels::DataType::kBFloat16, {kProductSize, kProductSize, kProductSize});
+      MatrixProduct::Create(product_context, {kernels::DataType::kBFloat16}, {kProductSize, kProductSize, kProductSize});
   RIDGELINE_RETURN_IF_ERROR(AwaitBoth(context.lane, *other));
   RIDGELINE_RETURN_IF_ERROR(transfer.status());
   RIDGELINE_RETURN_IF_ERROR(product.status());
