@@ -86,7 +86,8 @@ std::vector<std::string> AllMethods() {
 
 // Every method once with an empty request, which each answers in its own way, then work of every kind that has series.
 void SweepEveryRpc(const Daemon& daemon) {
-  for (const std::string& method : AllMethods()) CallRaw(daemon.tcp_address(), absl::StrCat("/", method), "");
+  constexpr absl::Duration kTimeout = absl::Seconds(4);  // of streams, of which CallRaw reads the first answer
+  for (const std::string& method : AllMethods()) CallRaw(daemon.tcp_address(), absl::StrCat("/", method), "", kTimeout);
   const Client client = Connect(daemon.unix_address());
   for (const auto algorithm : {v1::ALGORITHM_STANDARD, v1::ALGORITHM_FLASH}) {
     EXPECT_THAT(client.Attend(AttendRequest(algorithm)), IsOk());

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
 
@@ -18,9 +19,10 @@ std::string Flatten(const grpc::ByteBuffer& buffer) {
 
 }  // namespace
 
-RawAnswer CallRaw(const std::string& address, const std::string& method, const std::string& request) {
+RawAnswer CallRaw(const std::string& address, const std::string& method, const std::string& request, absl::Duration timeout) {
   grpc::GenericStub stub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
   grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
   grpc::CompletionQueue queue;
   grpc::Slice slice(request);
   const grpc::ByteBuffer request_buffer(&slice, 1);

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "absl/time/time.h"
 #include "grpcpp/support/status.h"
 
 namespace ridgeline {
@@ -16,6 +17,8 @@ struct RawAnswer {
 
 // One request, one response: on the wire, a streaming method looks the same. `method` is its path, as in
 // "/package.Service/Method".
-RawAnswer CallRaw(const std::string& address, const std::string& method, const std::string& request);
+// Of a stream of several answers the first alone is read, and the call then ends with its deadline.
+RawAnswer CallRaw(const std::string& address, const std::string& method, const std::string& request,
+                  absl::Duration timeout = absl::Minutes(1));
 
 }  // namespace ridgeline
