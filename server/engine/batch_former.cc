@@ -140,7 +140,7 @@ bool BatchFormer::PrefillMayLeave() const {
 
 bool BatchFormer::MayLeave(const Batch& batch, WorkSize size) const {
   const Launches* launches = size == WorkSize::kDecode ? LaunchesOf(KeyOf(*batch.members.front()->second)) : nullptr;
-  return launches == nullptr || (MayHaveOneMore(*launches) && (batch.is_full || batch.tokens >= Largest(*launches)));
+  return launches == nullptr || (MayHaveOneMore(*launches) && (batch.is_full || IsLargeEnough(batch.tokens, *launches)));
 }
 
 bool BatchFormer::MayLetOneLeave(const Task& pushed) const {
@@ -150,7 +150,7 @@ bool BatchFormer::MayLetOneLeave(const Task& pushed) const {
   if (launches == nullptr) return true;
   // As if all of the line had this key.
   const bool may_be_full = line(size).size() > limits_.max_requests || waiting_tokens(size) > limits_.max_tokens;
-  return MayHaveOneMore(*launches) && (may_be_full || waiting_tokens(size) >= Largest(*launches));
+  return MayHaveOneMore(*launches) && (may_be_full || IsLargeEnough(waiting_tokens(size), *launches));
 }
 
 const BatchFormer::Launches* BatchFormer::LaunchesOf(absl::string_view key) const {

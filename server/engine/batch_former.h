@@ -7,10 +7,12 @@
 // while decode waits, prefill leaves one lane to it.
 //
 // Decode launches of one key hold at most `max_decode_launches_per_key` lanes, and a further one leaves beside running ones
-// only when it would be as large as the largest of them, or full. Why: each launch pays for its transfers and its start
-// whatever its size, and a free lane that took every step as it came would split a hundred decode loops into a hundred
-// launches. While the first runs, the steps of all others collect; the second, as large, is uploaded beside it, so that the
-// device does not wait for the host between the two. With one client, or when nothing of the key runs, a step leaves at once.
+// only when it would be at least half as large as the largest of them, or full. Why: each launch pays for its transfers and its
+// start whatever its size, and a free lane that took every step as it came would split a hundred decode loops into a hundred
+// launches. While the first runs, the steps of all others collect; the second is uploaded beside it, so that the device does
+// not wait for the host between the two. Were it to be as large, most would come too late for that: while half of the loops are
+// on their way between an answer and the next step, fewer collect than run. With one client, or when nothing of the key runs, a
+// step leaves at once.
 #pragma once
 
 #include <array>
@@ -108,6 +110,8 @@ class BatchFormer {
   // The decode launches of a key that run; null: none does.
   const Launches* LaunchesOf(absl::string_view key) const;
   bool MayHaveOneMore(const Launches& launches) const;
+  // For another to leave beside them.
+  static bool IsLargeEnough(std::int64_t tokens, const Launches& launches) { return tokens >= (Largest(launches) + 1) / 2; }
   static std::int64_t Largest(const Launches& launches);
 
   const BatchLimits limits_;
