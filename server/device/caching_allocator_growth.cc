@@ -99,7 +99,8 @@ std::optional<CachingAllocator::Run> CachingAllocator::CheapestRun(const Pool& p
         if (!last->IsMapped()) {
           map_bytes -= WholeSteps(excess_bytes);
         } else if (!first->IsMapped()) {
-          const std::int64_t skipped_bytes = WholeSteps(std::min(excess_bytes, first->size_bytes));
+          if (excess_bytes >= first->size_bytes) break;  // the run does without it: see the one that begins behind it
+          const std::int64_t skipped_bytes = WholeSteps(excess_bytes);
           begin += skipped_bytes;
           map_bytes -= skipped_bytes;
         }

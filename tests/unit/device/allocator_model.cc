@@ -194,6 +194,7 @@ void AllocatorModel::CheckEnd() {
     EndReservation(lane);
   }
   Check();
+  for (const MemoryEvent& event : allocator_.snapshot().history) EXPECT_GT(event.size_bytes, 0) << "nothing happened";
   for (const SegmentSnapshot& segment : allocator_.snapshot().segments) {
     EXPECT_EQ(segment.blocks.size(), 1u) << "what is free did not become whole";
   }
