@@ -19,13 +19,15 @@ constexpr int kUnroll = 16;  // elements in flight of one thread: 64 KiB of a bl
 __global__ void __launch_bounds__(kThreads, 1) StridedKernel(const __grid_constant__ StridedParams params) {
   const std::int64_t begin = params.count * blockIdx.x / gridDim.x, end = params.count * (blockIdx.x + 1) / gridDim.x;
   float sums[kUnroll] = {};
-  for (std::int64_t first = begin + threadIdx.x; first < end; first += kUnroll * kThreads) {
+  std::int64_t i = begin + threadIdx.x;
+  for (; i + (kUnroll - 1) * kThreads < end; i += kUnroll * kThreads) {
+    float held[kUnroll];  // so that all loads are under way before the first is used
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const std::int64_t i = first + u * kThreads;
-      if (i < end) sums[u] += params.source[i * params.stride];
-    }
+    for (int u = 0; u < kUnroll; ++u) held[u] = params.source[(i + u * kThreads) * params.stride];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) sums[u] += held[u];
   }
+  for (; i < end; i += kThreads) sums[0] += params.source[i * params.stride];
   float total = 0;
 #pragma unroll
   for (const float sum : sums) total += sum;

@@ -45,12 +45,18 @@ v1::AttendRequest Request(std::int64_t tokens, v1::Algorithm algorithm) {
   return request;
 }
 
+// RIDGELINE_SOURCE_DIR from the environment, for a program that was moved; else where it was built.
+std::string SourceFolder() {
+  const char* const moved = std::getenv("RIDGELINE_SOURCE_DIR");
+  return moved != nullptr ? moved : RIDGELINE_SOURCE_DIR;
+}
+
 // Python accepts the file as PyTorch's tools would; see there.
 void ExpectPythonAccepts(const Daemon& daemon, const std::string& name, const std::string& bytes, int least_events) {
   const std::string path = absl::StrCat(daemon.folder(), "/", name);
   std::ofstream(path, std::ios::binary) << bytes;
   const std::string command =
-      absl::StrCat("python3 " RIDGELINE_SOURCE_DIR "/tests/unit/api/check_snapshot.py ", path, " ", least_events);
+      absl::StrCat("python3 ", SourceFolder(), "/tests/unit/api/check_snapshot.py ", path, " ", least_events);
   EXPECT_EQ(std::system(command.c_str()), 0);
 }
 
@@ -85,7 +91,7 @@ TEST(MemoryTest, StatisticsHavePoolsAndTotals) {
   ASSERT_THAT(client.Attend(Request(1000, v1::ALGORITHM_STANDARD)), IsOk());
   const auto stats = client.GetMemoryStats();
   ASSERT_THAT(stats, IsOk());
-  EXPECT_GT(stats->large_pool().allocated_bytes().allocated(), 4 * 4 * 1000 * 1000) << "the scores";
+  EXPECT_GE(stats->large_pool().allocated_bytes().allocated(), 4 * 4 * 1000 * 1000) << "the scores";
   EXPECT_GT(stats->small_pool().allocation().allocated(), 0);
   EXPECT_EQ(stats->all().allocated_bytes().current(), stats->allocated_bytes());
   EXPECT_EQ(stats->all().allocated_bytes().allocated() - stats->all().allocated_bytes().freed(), stats->allocated_bytes());
