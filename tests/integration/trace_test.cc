@@ -240,13 +240,18 @@ TEST(TraceTest, OneCaptureRunsAtATimeAndACancelledOneMakesRoom) {
   client::ClientOptions hasty;
   hasty.timeout = absl::Milliseconds(300);
   hasty.retry.max_attempts = 1;
+  const absl::Time end = absl::Now() + absl::Seconds(20);
+  // Until it is the first: the captures below are short, but there are many.
   std::thread first([&] {
-    EXPECT_THAT(Client::Create(daemon.unix_address(), hasty)->CaptureTrace(For(absl::Minutes(1)), ignore),
-                StatusIs(absl::StatusCode::kDeadlineExceeded));
+    const Client client = *Client::Create(daemon.unix_address(), hasty);
+    absl::Status status = absl::ResourceExhaustedError("not tried");
+    while (absl::IsResourceExhausted(status) && absl::Now() < end) {
+      status = client.CaptureTrace(For(absl::Minutes(1)), ignore).status();
+    }
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kDeadlineExceeded));
   });
   const Client client = Connect(daemon);
   absl::Status refusal;
-  const absl::Time end = absl::Now() + absl::Seconds(10);
   while (refusal.ok() && absl::Now() < end) refusal = client.CaptureTrace(For(absl::Milliseconds(1)), ignore).status();
   EXPECT_THAT(refusal, StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_EQ(client::ErrorReason(refusal), "CAPTURE_RUNNING");
