@@ -1,6 +1,6 @@
 // A lane that marks, by device events, when each copy and kernel on it ended. What is queued through it is what would be queued
-// without it, with an event between: it is there for launches that leave while a capture runs, for no others. Not for benchmarks,
-// which are never traced: what they alone call keeps Lane's defaults.
+// without it, with an event between: it is there for launches that leave while a capture runs, for no others. Not for
+// benchmarks, which are never traced: what they alone call keeps Lane's defaults.
 #pragma once
 
 #include <cstdint>
