@@ -14,9 +14,6 @@ namespace ridgeline::kernels::attention {
 
 namespace {
 
-// Whether the Hopper prefill kernel is chosen. Tests ask for it by itself.
-constexpr bool kServesPrefill = false;
-
 // Kernels count the tokens of all keys together in 32 bits where they gather them.
 constexpr std::int64_t kMostKeyTokens = std::int64_t{1} << 32;
 
@@ -46,7 +43,7 @@ AttentionPlan PlanOnCuda(const AttentionShape& shape, const Sequence* sequences,
   plan.reason = requested.has_value() ? "the request names it" : NeedsNoScores(shape, sequences);
   if (plan.algorithm == Algorithm::kFlash && WhyNotDecode(shape, sequences, limits).empty()) {
     PlanDecodeOnCuda(shape, sequences, limits, plan);
-  } else if (kServesPrefill && plan.algorithm == Algorithm::kFlash && WhyNotPrefill(shape, sequences, limits).empty() &&
+  } else if (plan.algorithm == Algorithm::kFlash && WhyNotPrefill(shape, sequences, limits).empty() &&
              PrefersPrefill(shape, sequences, limits)) {
     PlanPrefillOnCuda(shape, sequences, limits, plan);
   } else if (plan.algorithm == Algorithm::kFlash) {

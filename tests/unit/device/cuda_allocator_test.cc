@@ -93,6 +93,11 @@ struct Subject {
 
 class CudaAllocatorTest : public ::testing::TestWithParam<std::tuple<bool, std::uint64_t>> {
  protected:
+  void SetUp() override {
+    int num_devices = 0;
+    if (cudaGetDeviceCount(&num_devices) != cudaSuccess || num_devices == 0) GTEST_SKIP() << "no CUDA device";
+  }
+
   bool grows() const { return std::get<0>(GetParam()); }
   std::uint64_t seed() const { return std::get<1>(GetParam()); }
 };

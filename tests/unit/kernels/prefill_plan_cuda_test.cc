@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -108,6 +109,18 @@ TEST(PrefillPlanTest, TilesCountedByHand) {
   EXPECT_EQ(dense.prefill.stride.key_begin, 8);
 }
 
+TEST(PrefillPlanTest, ThePlannerChoosesIt) {
+  const Problem problem = Dense(4, 4096, 4096, 16, 16, 128);
+  const AttentionPlan plan = PlanOnCuda(problem.shape, problem.sequences.data(), std::nullopt, kH200);
+  EXPECT_THAT(plan.kernel, StartsWith("prefill_sm90["));
+  EXPECT_EQ(plan.workspace_bytes, 0);
+  EXPECT_GT(plan.merge_workspace_bytes, 0);
+  const CudaLimits ampere = {.compute_capability = 80, .num_sms = 108};
+  EXPECT_THAT(PlanOnCuda(problem.shape, problem.sequences.data(), std::nullopt, ampere).kernel, StartsWith("flash_mma["));
+  const Problem few = Dense(64, 1, 4096, 16, 16, 128);
+  EXPECT_THAT(PlanOnCuda(few.shape, few.sequences.data(), std::nullopt, kH200).kernel, StartsWith("flash_mma["));
+}
+
 // Equal lengths do not make a batch uniform if its sequences lie anywhere.
 TEST(PrefillPlanTest, SequencesOutOfStepAreRead) {
   Problem problem = Dense(4, 512, 512, 8, 8, 128);
@@ -140,6 +153,7 @@ TEST(PrefillPlanTest, ChoosesManyQueriesAndPrintsItsTable) {
                                  {"short prompts, many heads", Dense(8, 128, 128, 32, 8, 128), true},
                                  {"chunk of 256 on 8k keys", Dense(1, 256, 8192, 32, 8, 128), true},
                                  {"few queries of many keys", Dense(1, 128, 8192, 8, 8, 128), false},
+                                 {"a short sequence", Dense(8, 100, 100, 32, 32, 128), false},
                                  {"16 queries", Dense(8, 16, 4096, 32, 8, 128), false},
                                  {"decode", Dense(64, 1, 4096, 32, 8, 128), false},
                                  {"one prompt among decodes", one_long, false}};
