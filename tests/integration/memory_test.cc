@@ -16,6 +16,7 @@
 #include "gtest/gtest.h"
 #include "ridgeline/v1/attention.grpc.pb.h"
 #include "tests/support/daemon.h"
+#include "tests/support/source_folder.h"
 #include "tests/support/status_matchers.h"
 
 namespace ridgeline {
@@ -45,18 +46,12 @@ v1::AttendRequest Request(std::int64_t tokens, v1::Algorithm algorithm) {
   return request;
 }
 
-// RIDGELINE_SOURCE_DIR from the environment, for a program that was moved; else where it was built.
-std::string SourceFolder() {
-  const char* const moved = std::getenv("RIDGELINE_SOURCE_DIR");
-  return moved != nullptr ? moved : RIDGELINE_SOURCE_DIR;
-}
-
 // Python accepts the file as PyTorch's tools would; see there.
 void ExpectPythonAccepts(const Daemon& daemon, const std::string& name, const std::string& bytes, int least_events) {
   const std::string path = absl::StrCat(daemon.folder(), "/", name);
   std::ofstream(path, std::ios::binary) << bytes;
   const std::string command =
-      absl::StrCat("python3 ", SourceFolder(), "/tests/unit/api/check_snapshot.py ", path, " ", least_events);
+      absl::StrCat("python3 ", support::SourceFolder().string(), "/tests/unit/api/check_snapshot.py ", path, " ", least_events);
   EXPECT_EQ(std::system(command.c_str()), 0);
 }
 

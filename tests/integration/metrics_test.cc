@@ -20,6 +20,7 @@
 #include "tests/integration/raw_call.h"
 #include "tests/support/daemon.h"
 #include "tests/support/exposition.h"
+#include "tests/support/source_folder.h"
 #include "tests/support/status_matchers.h"
 
 namespace ridgeline {
@@ -61,16 +62,10 @@ v1::AttendRequest AttendRequest(v1::Algorithm algorithm) {
 
 std::string Scrape(const Daemon& daemon) { return support::HttpRequest("GET", daemon.metrics_address(), "/metrics").body; }
 
-// RIDGELINE_SOURCE_DIR from the environment, for a program that was moved; else where it was built.
-std::filesystem::path SourceFolder() {
-  const char* const moved = std::getenv("RIDGELINE_SOURCE_DIR");
-  return moved != nullptr ? moved : RIDGELINE_SOURCE_DIR;
-}
-
 // "ridgeline.v1.AttentionService/Attend" and so on: what the definitions have.
 std::vector<std::string> AllMethods() {
   std::vector<std::string> methods;
-  const std::filesystem::path folder = SourceFolder() / "proto/ridgeline/v1";
+  const std::filesystem::path folder = support::SourceFolder() / "proto/ridgeline/v1";
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const auto* const file = google::protobuf::DescriptorPool::generated_pool()->FindFileByName(
         absl::StrCat("ridgeline/v1/", entry.path().filename().string()));
@@ -106,7 +101,7 @@ struct Row {
 // The README's table, by the name of the metric.
 std::map<std::string, Row> ReadmeTable() {
   std::map<std::string, Row> rows;
-  std::ifstream readme(SourceFolder() / "README.md");
+  std::ifstream readme(support::SourceFolder() / "README.md");
   for (std::string line; std::getline(readme, line);) {
     const std::vector<std::string> cells = support::MarkdownCells(line);
     if (cells.size() != 5 || !absl::StartsWith(cells[0], "`ridgeline_")) continue;
@@ -185,7 +180,7 @@ TEST(MetricsTest, AfterASweepOfEveryRpcTheReadmeTableHoldsAndTheBudgetToo) {
 }
 
 TEST(MetricsTest, TheReadmeTableHoldsForARecordedGpuToo) {
-  const std::filesystem::path path = SourceFolder() / "tests/data/h200/metrics.txt";
+  const std::filesystem::path path = support::SourceFolder() / "tests/data/h200/metrics.txt";
   std::ifstream file(path);
   ASSERT_TRUE(file) << path;
   const Exposition scrape = support::ParseExposition(std::string(std::istreambuf_iterator<char>(file), {}));

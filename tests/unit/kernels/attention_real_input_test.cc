@@ -1,7 +1,6 @@
 // Q, K and V of a trained model over a paragraph of English (tests/data/smollm2): attention sinks, sharp heads and large
 // logits, which random normals don't have.
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "tests/support/attention_shapes.h"
 #include "tests/support/comparator.h"
 #include "tests/support/npy.h"
+#include "tests/support/source_folder.h"
 #include "tests/unit/kernels/attention_runner.h"
 
 namespace ridgeline::kernels::attention {
@@ -21,12 +21,6 @@ namespace {
 using support::AttentionCase;
 using support::AttentionOptions;
 using support::NpyArray;
-
-// RIDGELINE_SOURCE_DIR from the environment, for a program that was moved; else where it was built.
-std::string SourceFolder() {
-  const char* const moved = std::getenv("RIDGELINE_SOURCE_DIR");
-  return moved != nullptr ? moved : RIDGELINE_SOURCE_DIR;
-}
 
 class AttentionRealInputTest : public ::testing::TestWithParam<std::tuple<int, DataType>> {
  protected:
@@ -40,7 +34,7 @@ class AttentionRealInputTest : public ::testing::TestWithParam<std::tuple<int, D
                                       {"output", &output_},
                                       {"log_sum_exp", &log_sum_exp_}}) {
       const std::string file = "/tests/data/smollm2/layer_" + std::to_string(layer()) + "_" + name + ".npy";
-      ASSERT_EQ(support::ReadNpy(SourceFolder() + file, *array), "");
+      ASSERT_EQ(support::ReadNpy(support::SourceFolder().string() + file, *array), "");
     }
   }
 
