@@ -1,23 +1,20 @@
 // What compute_peak's two forms share.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "kernels/microbench/compute_peak.h"
+#include "server/device/buffer.h"
+#include "server/device/device.h"
 #include "server/engine/benchmark/table.h"
 
 namespace ridgeline::engine::benchmark {
 
 Benchmark ComputePeakOnCuda();
 
-// A chain of multiply-adds, element by element. Each is rounded once everywhere, so not a bit may differ.
-template <typename T>
-T FmaChainAtEnd(T x, std::int64_t iterations) {
-  for (std::int64_t i = 0; i < iterations; ++i) {
-    x = std::fma(x, static_cast<T>(kernels::microbench::kFmaFactor), static_cast<T>(kernels::microbench::kFmaAddend));
-  }
-  return x;
-}
+// Whether the first `num_sums` doubles of `results` are each the sum of that many chains of multiply-adds, computed one by one.
+absl::Status CheckFmaSums(device::Lane& lane, const device::Buffer& results, std::int64_t num_sums,
+                          kernels::microbench::FmaType type, int chains, std::int64_t iterations);
 
 }  // namespace ridgeline::engine::benchmark

@@ -1,6 +1,5 @@
 // compute_peak on CUDA devices: multiply-adds of CUDA cores, and the matrix unit by either of its instructions.
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -34,25 +33,6 @@ constexpr std::int64_t kLeastMatrixIterations = 1 << 12;
 
 constexpr std::int64_t kMostMmaWarps = 16;
 
-template <typename T>
-double FmaReference(const CudaFmaParams& params) {
-  double sum = 0;
-  for (int c = 0; c < params.chains; ++c) {
-    sum += static_cast<double>(FmaChainAtEnd(static_cast<T>(c + 1), params.iterations));
-  }
-  return sum;
-}
-
-absl::Status CheckFma(device::Lane& lane, const Buffer& results, const CudaFmaParams& params) {
-  RIDGELINE_ASSIGN_OR_RETURN(const auto host, measure::ReadBack(lane, results, results.size_bytes()));
-  const double want = params.type == FmaType::kFloat32 ? FmaReference<float>(params) : FmaReference<double>(params);
-  const auto* const sums = static_cast<const double*>(host->data());
-  for (std::int64_t thread = 0; thread < results.size_bytes() / 8; ++thread) {
-    RIDGELINE_RETURN_IF_ERROR(ExpectNear("the chains' sum", sums[thread], want, 1e-6 * std::abs(want)));
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<Subject> MakeFma(const PointContext& context) {
   CudaFmaParams params{.type = context.values.Word("type") == "float32" ? FmaType::kFloat32 : FmaType::kFloat64,
                        .chains = static_cast<int>(context.values.Integer("chains")),
@@ -68,7 +48,11 @@ absl::StatusOr<Subject> MakeFma(const PointContext& context) {
                  .has_roof = params.type == FmaType::kFloat32,
                  .flops = 2 * all_threads * params.chains * params.iterations,
                  .queue = [params, results](device::Lane& lane) { return lane.Run(params); },
-                 .check = [&lane = context.lane, params, results] { return CheckFma(lane, *results, params); }};
+                 .check =
+                     [&lane = context.lane, params, results] {
+                       return CheckFmaSums(lane, *results, results->size_bytes() / 8, params.type, params.chains,
+                                           params.iterations);
+                     }};
 }
 
 struct TypeRow {
