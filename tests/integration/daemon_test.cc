@@ -20,6 +20,7 @@
 #include "client/cpp/error.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/integration/random_attend.h"
 #include "tests/support/daemon.h"
 #include "tests/support/status_matchers.h"
 
@@ -41,19 +42,6 @@ Client Connect(const std::string& address) {
   options.timeout = absl::Minutes(1);
   options.retry.max_attempts = 1;
   return *Client::Create(address, options);
-}
-
-v1::AttendRequest RandomRequest(std::int64_t tokens) {
-  v1::AttendRequest request;
-  const auto fill = [&](v1::Tensor& tensor) {
-    tensor.set_data_type(v1::DATA_TYPE_FLOAT32);
-    for (const std::int64_t extent : {std::int64_t{1}, tokens, std::int64_t{1}, std::int64_t{64}}) tensor.add_shape(extent);
-    tensor.mutable_random()->set_seed(1);
-  };
-  fill(*request.mutable_query());
-  fill(*request.mutable_dense()->mutable_key());
-  fill(*request.mutable_dense()->mutable_value());
-  return request;
 }
 
 struct BadFlag {
@@ -160,7 +148,7 @@ void AwaitNothingAllocated(const Client& client) {
 TEST(DeviceTest, MemoryIsCountedResetAndGivenBack) {
   Daemon daemon;
   const Client client = Connect(daemon.unix_address());
-  ASSERT_THAT(client.Attend(RandomRequest(100)), IsOk());
+  ASSERT_THAT(client.Attend(RandomAttend(100)), IsOk());
   const auto used = client.GetMemoryStats();
   ASSERT_THAT(used, IsOk());
   EXPECT_GT(used->peak_allocated_bytes(), 0);
@@ -180,7 +168,7 @@ TEST(DrainTest, AdmittedWorkIsAnsweredAndTheExitIsClean) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
-      if (Connect(daemon.unix_address()).Attend(RandomRequest(12'000)).ok()) ++answered;
+      if (Connect(daemon.unix_address()).Attend(RandomAttend(12'000)).ok()) ++answered;
     });
   }
   // All four are in, one of them on the lane.
@@ -198,7 +186,7 @@ TEST(DrainTest, AdmittedWorkIsAnsweredAndTheExitIsClean) {
   EXPECT_TRUE(saw_not_ready);
   const Client late = Connect(daemon.unix_address());
   EXPECT_FALSE(late.CheckHealth("").ok());
-  EXPECT_THAT(late.Attend(RandomRequest(10)), StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(late.Attend(RandomAttend(10)), StatusIs(absl::StatusCode::kUnavailable));
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(daemon.process().Wait(absl::Seconds(40)), 0) << daemon.process().standard_error();
   EXPECT_EQ(answered, 4);
@@ -206,7 +194,7 @@ TEST(DrainTest, AdmittedWorkIsAnsweredAndTheExitIsClean) {
 
 TEST(DrainTest, WorkThatDoesNotFinishInTimeIsCancelled) {
   Daemon daemon({"--drain_timeout=100ms"});
-  std::thread caller([&] { EXPECT_FALSE(Connect(daemon.unix_address()).Attend(RandomRequest(support::LongTokens())).ok()); });
+  std::thread caller([&] { EXPECT_FALSE(Connect(daemon.unix_address()).Attend(RandomAttend(support::LongTokens())).ok()); });
   absl::SleepFor(absl::Milliseconds(300));
   daemon.process().Signal(SIGTERM);
   EXPECT_EQ(daemon.process().Wait(absl::Seconds(30)), 1);
@@ -215,7 +203,7 @@ TEST(DrainTest, WorkThatDoesNotFinishInTimeIsCancelled) {
 
 TEST(DrainTest, ASecondSignalEndsAtOnce) {
   Daemon daemon;
-  std::thread caller([&] { EXPECT_FALSE(Connect(daemon.unix_address()).Attend(RandomRequest(support::LongTokens())).ok()); });
+  std::thread caller([&] { EXPECT_FALSE(Connect(daemon.unix_address()).Attend(RandomAttend(support::LongTokens())).ok()); });
   absl::SleepFor(absl::Milliseconds(300));
   daemon.process().Signal(SIGTERM);
   absl::SleepFor(absl::Milliseconds(200));

@@ -15,6 +15,7 @@
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 #include "ridgeline/v1/attention.grpc.pb.h"
+#include "tests/integration/random_attend.h"
 #include "tests/support/daemon.h"
 #include "tests/support/source_folder.h"
 #include "tests/support/status_matchers.h"
@@ -28,20 +29,8 @@ using support::IsOk;
 
 Client Connect(const Daemon& daemon) { return *Client::Create(daemon.unix_address()); }
 
-v1::Tensor Random(const std::vector<std::int64_t>& shape) {
-  v1::Tensor tensor;
-  tensor.set_data_type(v1::DATA_TYPE_FLOAT32);
-  for (const std::int64_t extent : shape) tensor.add_shape(extent);
-  tensor.mutable_random()->set_seed(1);
-  return tensor;
-}
-
 v1::AttendRequest Request(std::int64_t tokens, v1::Algorithm algorithm) {
-  v1::AttendRequest request;
-  *request.mutable_query() = Random({1, tokens, 4, 32});
-  *request.mutable_dense()->mutable_key() = Random({1, tokens, 4, 32});
-  *request.mutable_dense()->mutable_value() = Random({1, tokens, 4, 32});
-  request.mutable_options()->set_algorithm(algorithm);
+  v1::AttendRequest request = RandomAttend(tokens, algorithm, /*heads=*/4, /*head_dim=*/32);
   request.mutable_output()->set_discard(true);
   return request;
 }

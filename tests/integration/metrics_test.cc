@@ -17,6 +17,7 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/descriptor.h"
 #include "gtest/gtest.h"
+#include "tests/integration/random_attend.h"
 #include "tests/integration/raw_call.h"
 #include "tests/support/daemon.h"
 #include "tests/support/exposition.h"
@@ -46,20 +47,6 @@ Client Connect(const std::string& address, const std::string& name = "metrics-te
   return *Client::Create(address, options);
 }
 
-v1::AttendRequest AttendRequest(v1::Algorithm algorithm) {
-  v1::AttendRequest request;
-  const auto fill = [&](v1::Tensor& tensor) {
-    tensor.set_data_type(v1::DATA_TYPE_FLOAT32);
-    for (const std::int64_t extent : {1, 100, 1, 64}) tensor.add_shape(extent);
-    tensor.mutable_random()->set_seed(1);
-  };
-  fill(*request.mutable_query());
-  fill(*request.mutable_dense()->mutable_key());
-  fill(*request.mutable_dense()->mutable_value());
-  request.mutable_options()->set_algorithm(algorithm);
-  return request;
-}
-
 std::string Scrape(const Daemon& daemon) { return support::HttpRequest("GET", daemon.metrics_address(), "/metrics").body; }
 
 // "ridgeline.v1.AttentionService/Attend" and so on: what the definitions have.
@@ -85,7 +72,7 @@ void SweepEveryRpc(const Daemon& daemon) {
   for (const std::string& method : AllMethods()) CallRaw(daemon.tcp_address(), absl::StrCat("/", method), "", kTimeout);
   const Client client = Connect(daemon.unix_address());
   for (const auto algorithm : {v1::ALGORITHM_STANDARD, v1::ALGORITHM_FLASH}) {
-    EXPECT_THAT(client.Attend(AttendRequest(algorithm)), IsOk());
+    EXPECT_THAT(client.Attend(RandomAttend(100, algorithm)), IsOk());
   }
   v1::BenchmarkRequest benchmark;
   benchmark.set_name("attention");
@@ -144,7 +131,7 @@ void ExpectTableHolds(const Exposition& scrape, const std::map<std::string, Row>
 
 TEST(MetricsTest, PagesAnswer) {
   Daemon daemon;
-  ASSERT_THAT(Connect(daemon.unix_address()).Attend(AttendRequest(v1::ALGORITHM_FLASH)), IsOk());
+  ASSERT_THAT(Connect(daemon.unix_address()).Attend(RandomAttend(100, v1::ALGORITHM_FLASH)), IsOk());
   const support::HttpResponse metrics = support::HttpRequest("GET", daemon.metrics_address(), "/metrics");
   EXPECT_EQ(metrics.code, 200);
   for (const char* line : {"ridgeline_rpc_requests_total{code=\"OK\",method=\"ridgeline.v1.AttentionService/Attend\"} 1\n",
@@ -214,7 +201,7 @@ TEST(MetricsTest, NothingThatAClientSendsBecomesALabel) {
 TEST(MetricsTest, PromtoolFindsNothingToSay) {
   if (std::system("promtool --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "no promtool (Debian package prometheus)";
   Daemon daemon;
-  ASSERT_THAT(Connect(daemon.unix_address()).Attend(AttendRequest(v1::ALGORITHM_FLASH)), IsOk());
+  ASSERT_THAT(Connect(daemon.unix_address()).Attend(RandomAttend(100, v1::ALGORITHM_FLASH)), IsOk());
   const std::string path = absl::StrCat(daemon.folder(), "/metrics");
   const std::string output = absl::StrCat(daemon.folder(), "/promtool");
   std::ofstream(path) << Scrape(daemon);

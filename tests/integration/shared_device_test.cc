@@ -13,6 +13,7 @@
 #include "ridgeline/v1/attention.pb.h"
 #include "ridgeline/v1/kv_cache.pb.h"
 #include "tests/integration/kv_cache_fixture.h"
+#include "tests/integration/random_attend.h"
 #include "tests/support/daemon.h"
 #include "tests/support/status_matchers.h"
 
@@ -31,16 +32,8 @@ using support::StatusIs;
 using ::testing::HasSubstr;
 
 // Attention that the daemon makes the tensors for; one head of 64.
-v1::AttendRequest RandomRequest(std::int64_t tokens, v1::Algorithm algorithm) {
-  v1::AttendRequest request;
-  std::uint64_t seed = 1;
-  for (v1::Tensor* tensor :
-       {request.mutable_query(), request.mutable_dense()->mutable_key(), request.mutable_dense()->mutable_value()}) {
-    tensor->set_data_type(v1::DATA_TYPE_FLOAT32);
-    for (const std::int64_t extent : {std::int64_t{1}, tokens, std::int64_t{1}, std::int64_t{64}}) tensor->add_shape(extent);
-    tensor->mutable_random()->set_seed(seed++);
-  }
-  request.mutable_options()->set_algorithm(algorithm);
+v1::AttendRequest WithoutOutput(std::int64_t tokens, v1::Algorithm algorithm) {
+  v1::AttendRequest request = RandomAttend(tokens, algorithm);
   request.mutable_output()->set_discard(true);
   return request;
 }
@@ -78,13 +71,13 @@ TEST(SharedDeviceTest, AFullDeviceRefusesWithTheNumbersAndServesOn) {
   EXPECT_EQ(client::ErrorReason(no_cache), "OUT_OF_MEMORY");
 
   // S takes 44 MB.
-  const v1::AttendRequest large = RandomRequest(3300, v1::ALGORITHM_STANDARD);
+  const v1::AttendRequest large = WithoutOutput(3300, v1::ALGORITHM_STANDARD);
   const absl::Status refused = client.Attend(large).status();
   EXPECT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted));
   EXPECT_EQ(client::ErrorReason(refused), "OUT_OF_MEMORY");
   EXPECT_THAT(std::string(refused.message()), HasSubstr("MiB"));
 
-  EXPECT_THAT(client.Attend(RandomRequest(3300, v1::ALGORITHM_FLASH)).status(), IsOk());
+  EXPECT_THAT(client.Attend(WithoutOutput(3300, v1::ALGORITHM_FLASH)).status(), IsOk());
   EXPECT_THAT(client.DeleteKvCache(cache.name()), IsOk());
   EXPECT_THAT(client.Attend(large).status(), IsOk());
 }

@@ -20,6 +20,7 @@
 #include "google/protobuf/struct.pb.h"
 #include "google/protobuf/util/json_util.h"
 #include "gtest/gtest.h"
+#include "tests/integration/random_attend.h"
 #include "tests/support/daemon.h"
 #include "tests/support/status_matchers.h"
 
@@ -45,20 +46,6 @@ Client Connect(const Daemon& daemon) {
   options.name = "trace-test";
   options.traceparent = absl::StrCat("00-", kTraceId, "-00f067aa0ba902b7-01");
   return *Client::Create(daemon.unix_address(), options);
-}
-
-v1::AttendRequest Request(v1::Algorithm algorithm, std::int64_t tokens) {
-  v1::AttendRequest request;
-  const auto fill = [&](v1::Tensor& tensor) {
-    tensor.set_data_type(v1::DATA_TYPE_FLOAT32);
-    for (const std::int64_t extent : {std::int64_t{1}, tokens, std::int64_t{1}, std::int64_t{64}}) tensor.add_shape(extent);
-    tensor.mutable_random()->set_seed(1);
-  };
-  fill(*request.mutable_query());
-  fill(*request.mutable_dense()->mutable_key());
-  fill(*request.mutable_dense()->mutable_value());
-  request.mutable_options()->set_algorithm(algorithm);
-  return request;
 }
 
 v1::CaptureTraceRequest For(absl::Duration duration) {
@@ -170,9 +157,9 @@ TEST(TraceTest, ShowsCallsDownToTheirKernelsWithoutAGap) {
   std::string json;
   std::thread work([&] {
     for (int i = 0; i < 5; ++i) {
-      EXPECT_THAT(client.Attend(Request(v1::ALGORITHM_STANDARD, 200)), IsOk());
-      EXPECT_THAT(client.Attend(Request(v1::ALGORITHM_FLASH, 200)), IsOk());
-      EXPECT_THAT(client.Attend(Request(v1::ALGORITHM_FLASH, -1)), Not(IsOk()));
+      EXPECT_THAT(client.Attend(RandomAttend(200, v1::ALGORITHM_STANDARD)), IsOk());
+      EXPECT_THAT(client.Attend(RandomAttend(200, v1::ALGORITHM_FLASH)), IsOk());
+      EXPECT_THAT(client.Attend(RandomAttend(-1, v1::ALGORITHM_FLASH)), Not(IsOk()));
       absl::SleepFor(absl::Milliseconds(50));
     }
   });
@@ -214,7 +201,7 @@ TEST(TraceTest, RequestsOfAStreamHaveTracksOfTheirOwn) {
     absl::SleepFor(absl::Milliseconds(100));
     client::AttendStream stream = client.OpenAttendStream();
     v1::AttendResponse response;
-    for (int i = 0; i < 3; ++i) EXPECT_TRUE(stream.Write(Request(v1::ALGORITHM_FLASH, 50)));
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(stream.Write(RandomAttend(50, v1::ALGORITHM_FLASH)));
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(stream.Read(&response));
     EXPECT_THAT(stream.Finish(), IsOk());
   });
