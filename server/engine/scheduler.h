@@ -98,7 +98,7 @@ class Scheduler : public std::enable_shared_from_this<Scheduler> {
   void FillLanes(absl::Time now, Decisions& decisions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The task that wants no company, if it may leave now, or a batch from the line; empty: none may.
   Tasks NextToLeave(absl::Time now, Decisions& decisions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::shared_ptr<Flight> Lease(Tasks tasks, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::shared_ptr<Flight> Lease(Tasks tasks) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReturnLease(const Flight& flight) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RemoveWaiting(const Task& task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Into the line again; ends it if nobody asks for it any more.

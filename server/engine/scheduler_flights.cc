@@ -33,7 +33,7 @@ void Scheduler::FillLanes(absl::Time now, Decisions& decisions) {
   while (CanLease()) {
     Tasks tasks = NextToLeave(now, decisions);
     if (tasks.empty()) return;
-    decisions.starts.push_back(Lease(std::move(tasks), now));
+    decisions.starts.push_back(Lease(std::move(tasks)));
   }
 }
 
@@ -50,12 +50,13 @@ Scheduler::Tasks Scheduler::NextToLeave(absl::Time now, Decisions& decisions) {
   return std::move(departure.tasks);
 }
 
-std::shared_ptr<Flight> Scheduler::Lease(Tasks tasks, absl::Time now) {
+std::shared_ptr<Flight> Scheduler::Lease(Tasks tasks) {
   auto flight = std::make_shared<Flight>();
   flight->had_company = NumBusyLanes() > 0;
   flight->lane = free_lanes_.back();
   flight->lease = ++num_leases_;
-  flight->lease_begin = now;
+  // Under the lock: `now` of a caller who waited for it may lie before the lane's last launch ended.
+  flight->lease_begin = clock_.Now();
   flight->num_releases = former_.num_releases();
   flight->claim = former_.Leave(tasks);
   free_lanes_.pop_back();

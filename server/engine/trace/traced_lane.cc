@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "kernels/fused/op_info.h"
 #include "server/base/status_macros.h"
 
@@ -34,16 +35,19 @@ void TracedLane::NoteEnd(SpanKind kind, std::string name, std::int64_t bytes, st
 std::vector<DeviceSpan> TracedLane::Spans() const {
   std::vector<DeviceSpan> spans;
   if (marks_.empty()) return spans;
-  const Event& last = *marks_.back().end;
-  const Event* begin = begin_.get();
+  // All from one end: times between other pairs are rounded each by itself, and spans would overlap.
+  const auto before_end = [&last = *marks_.back().end](const Event& event) { return last.Since(event); };
+  absl::Duration begin = before_end(*begin_);
   for (const Mark& mark : marks_) {
-    spans.push_back({mark.kind, mark.name, last.Since(*begin), mark.end->Since(*begin), mark.bytes});
-    const Event* phase_begin = begin;
+    const absl::Duration end = before_end(*mark.end);
+    spans.push_back({mark.kind, mark.name, begin, begin - end, mark.bytes});
+    absl::Duration phase_begin = begin;
     for (const KernelPhase& phase : mark.phases) {
-      spans.push_back({mark.kind, phase.name, last.Since(*phase_begin), phase.end->Since(*phase_begin)});
-      phase_begin = phase.end.get();
+      const absl::Duration phase_end = before_end(*phase.end);
+      spans.push_back({mark.kind, phase.name, phase_begin, phase_begin - phase_end});
+      phase_begin = phase_end;
     }
-    begin = mark.end.get();
+    begin = end;
   }
   return spans;
 }
