@@ -131,7 +131,9 @@ absl::StatusOr<std::vector<std::string>> ReadAddresses(const std::string& listen
 bool IsLocal(absl::string_view address) {
   if (absl::StartsWith(address, "unix:")) return true;
   const absl::string_view host = address.substr(0, address.rfind(':'));
-  return absl::StartsWith(host, "127.") || host == "localhost" || host == "[::1]";
+  // A name may begin with 127 too, and lead anywhere.
+  const bool is_number = host.find_first_not_of("0123456789.") == absl::string_view::npos;
+  return (is_number && absl::StartsWith(host, "127.")) || host == "localhost" || host == "[::1]";
 }
 
 absl::Status CheckReach(std::string_view flag, const std::string& address, bool is_encrypted) {

@@ -67,6 +67,12 @@ TEST(FlagsTest, ABadValueEndsTheStartAndNamesTheFlag) {
                                                  {"--max_queued_requests=-1", "--max_queued_requests"},
                                                  {"--max_queued_bytes=0", "--max_queued_bytes"},
                                                  {"--memory_limit_bytes=-5", "--memory_limit_bytes"},
+                                                 {"--memory_rounding_divisions=3", "--memory_rounding_divisions"},
+                                                 {"--memory_rounding_divisions=128", "--memory_rounding_divisions"},
+                                                 {"--memory_max_split_bytes=1000", "--memory_max_split_bytes"},
+                                                 {"--memory_history_events=-1", "--memory_history_events"},
+                                                 {"--log_level=loud", "--log_level"},
+                                                 {"--log_format=xml", "--log_format"},
                                                  {"--peer_timeout=0", "--peer_timeout"},
                                                  {"--drain_timeout=-1s", "--drain_timeout"}}) {
     Process process({support::DaemonProgram(), "--listen=127.0.0.1:0", "--metrics_listen=", bad.flag});

@@ -44,8 +44,11 @@ Client ConnectWith(const std::string& address, std::optional<client::TlsOptions>
 }
 
 TEST(ReachTest, PlainTextWhereOtherMachinesHearItHasToBeAskedFor) {
-  const std::vector<std::vector<std::string>> refused = {
-      {"--listen=0.0.0.0:0"}, {"--listen=[::]:0"}, {"--listen=127.0.0.1:0,0.0.0.0:0"}, {"--metrics_listen=0.0.0.0:0"}};
+  const std::vector<std::vector<std::string>> refused = {{"--listen=0.0.0.0:0"},
+                                                         {"--listen=[::]:0"},
+                                                         {"--listen=127.0.0.1:0,0.0.0.0:0"},
+                                                         {"--listen=127.0.0.1.example:0"},
+                                                         {"--metrics_listen=0.0.0.0:0"}};
   for (const std::vector<std::string>& flags : refused) {
     std::vector<std::string> command = {support::DaemonProgram(), "--listen=127.0.0.1:0", "--metrics_listen=", "--device=cpu"};
     command.insert(command.end(), flags.begin(), flags.end());
