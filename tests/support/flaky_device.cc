@@ -109,7 +109,7 @@ class FlakyLane final : public Lane {
   void OnComplete(absl::AnyInvocable<void(absl::Status)> done) override {
     lane_.OnComplete([this, fault = faults_.CountCall(), done = std::move(done)](absl::Status status) mutable {
       completions_.Pass();
-      status.Update(fault);
+      status.Update(std::move(fault));
       status.Update(faults_.failure_of_all());  // what is in flight fails too
       done(std::move(status));
     });
