@@ -139,8 +139,10 @@ absl::Status Session::Recover(const absl::Status& error) {
 }
 
 absl::Status Session::Resume() {
-  const auto sequence = client_->GetSequence(sequence_);
-  if (!sequence.ok()) return sequence.status();
+  const std::string fork = absl::StrCat("a", ++num_forks_);
+  const auto forked = client_->ForkSequence(sequence_, fork);
+  if (!forked.ok()) return forked.status();
+  sequence_ = absl::StrCat(cache_, "/sequences/", fork);
   return client_->TruncateSequence(sequence_, tokens_.size()).status();
 }
 

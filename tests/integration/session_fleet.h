@@ -48,7 +48,8 @@ class Session {
  private:
   absl::Status BeginWithTokens() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status MakeCache() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // After a call of which nobody knows if it was carried out: what the node has is cut to what the session knows.
+  // After a call of which nobody knows if it was carried out, or will be: the session goes on with a fork of its sequence,
+  // which that call does not name, cut to the tokens that the session knows of.
   absl::Status Resume() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // If the error says that the node has gone or was not reached, the session goes on, elsewhere or here. Other errors come
   // back.
@@ -69,6 +70,7 @@ class Session {
   std::vector<std::string> lost_instances_ ABSL_GUARDED_BY(mutex_);
   Tokens tokens_ ABSL_GUARDED_BY(mutex_);  // that the sequence's layer 0 holds
   int num_caches_ ABSL_GUARDED_BY(mutex_) = 0;
+  int num_forks_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 // Many sessions, which step on a few threads for as long as the fleet lives; an unexpected error fails the test.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
@@ -60,6 +61,14 @@ Exposition ParseExposition(absl::string_view text) {
     if (is_bucket) ++family.buckets[series];
   }
   return families;
+}
+
+std::optional<double> SampleOf(absl::string_view text, absl::string_view series) {
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    double value = 0;
+    if (absl::ConsumePrefix(&line, series) && absl::ConsumePrefix(&line, " ") && absl::SimpleAtod(line, &value)) return value;
+  }
+  return std::nullopt;
 }
 
 std::vector<std::string> MarkdownCells(absl::string_view line) {

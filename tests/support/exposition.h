@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -24,6 +25,9 @@ using Exposition = std::map<std::string, MetricFamily>;  // by name
 
 // Lines that are no exposition are left out.
 Exposition ParseExposition(absl::string_view text);
+
+// The value of one series, named as it is written, `name{label="value"}`; nothing if it is not there.
+std::optional<double> SampleOf(absl::string_view text, absl::string_view series);
 
 // A table row of Markdown, "| a | b |", as its cells without the space around them; empty if `line` is none.
 std::vector<std::string> MarkdownCells(absl::string_view line);

@@ -28,6 +28,14 @@ TEST(Exposition, FamiliesHaveTypesLabelsAndSamples) {
   EXPECT_EQ(families.count("nonsense"), 0);
 }
 
+TEST(Exposition, ASampleIsFoundByItsWholeName) {
+  const char text[] = "# HELP a Of a.\na 3\nab 4\na{b=\"c\"} 5e3\nbroken x\n";
+  EXPECT_EQ(SampleOf(text, "a"), 3);
+  EXPECT_EQ(SampleOf(text, "a{b=\"c\"}"), 5000);
+  EXPECT_EQ(SampleOf(text, "b"), std::nullopt);
+  EXPECT_EQ(SampleOf(text, "broken"), std::nullopt);
+}
+
 TEST(MarkdownCells, AreTrimmed) {
   EXPECT_THAT(MarkdownCells("| `a` |  | b c |"), ElementsAre("`a`", "", "b c"));
   EXPECT_THAT(MarkdownCells("no row"), IsEmpty());
