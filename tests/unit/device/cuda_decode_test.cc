@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
-#include <future>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -20,6 +19,7 @@
 #include "server/device/cuda_device.h"
 #include "server/device/device.h"
 #include "tests/support/status_matchers.h"
+#include "tests/unit/device/lane_io.h"
 
 namespace ridgeline::device {
 namespace {
@@ -31,16 +31,9 @@ using kernels::attention::Sequence;
 using ::ridgeline::support::StatusIs;
 using ::testing::Each;
 
-constexpr std::int64_t kMiB = 1 << 20;
 constexpr int kInvalidValue = 1;
 constexpr std::uint16_t kHalf = 0x3f00;  // 0.5 in bfloat16
 constexpr std::uint16_t kNan = 0xffff;
-
-absl::Status Complete(Lane& lane) {
-  std::promise<absl::Status> status;
-  lane.OnComplete([&status](absl::Status s) { status.set_value(std::move(s)); });
-  return status.get_future().get();
-}
 
 // Two sequences of one head over pages of 16; one is long enough to be cut over many blocks. All rows are 0.5, and so is what
 // attention gives.
@@ -96,12 +89,6 @@ class CudaDecodeTest : public ::testing::Test {
     return fails && failing_.compare_exchange_strong(failing, nullptr) ? kInvalidValue : 0;
   }
 
-  template <typename T>
-  static absl::StatusOr<Buffer> Upload(Lane& lane, const std::vector<T>& values) {
-    const HostSlice slice = {values.data(), static_cast<std::int64_t>(values.size() * sizeof(T))};
-    return lane.Upload({&slice, 1}, nullptr);
-  }
-
   absl::Status Queue(Lane& lane, Held& held) {
     AttentionParams params = {};
     params.shape = {.data_type = DataType::kBFloat16,
@@ -115,11 +102,11 @@ class CudaDecodeTest : public ::testing::Test {
     params.scale = 1;
     RIDGELINE_ASSIGN_OR_RETURN(const AttentionPlan plan, device_->PlanAttention(params.shape, sequences_, std::nullopt));
     EXPECT_GT(plan.decode.num_blocks, 0) << plan.kernel;
-    RIDGELINE_ASSIGN_OR_RETURN(held.sequences, Upload(lane, sequences_));
-    RIDGELINE_ASSIGN_OR_RETURN(held.table, Upload(lane, table_));
-    RIDGELINE_ASSIGN_OR_RETURN(held.query, Upload(lane, rows_));
-    RIDGELINE_ASSIGN_OR_RETURN(held.pages, Upload(lane, pages_));
-    RIDGELINE_ASSIGN_OR_RETURN(held.output, Upload(lane, untouched_));
+    RIDGELINE_ASSIGN_OR_RETURN(held.sequences, lane.Upload({SliceOf(sequences_)}, nullptr));
+    RIDGELINE_ASSIGN_OR_RETURN(held.table, lane.Upload({SliceOf(table_)}, nullptr));
+    RIDGELINE_ASSIGN_OR_RETURN(held.query, lane.Upload({SliceOf(rows_)}, nullptr));
+    RIDGELINE_ASSIGN_OR_RETURN(held.pages, lane.Upload({SliceOf(pages_)}, nullptr));
+    RIDGELINE_ASSIGN_OR_RETURN(held.output, lane.Upload({SliceOf(untouched_)}, nullptr));
     params.sequences = static_cast<const Sequence*>(held.sequences.data());
     params.block_table = static_cast<const std::int32_t*>(held.table.data());
     params.query = held.query.data();

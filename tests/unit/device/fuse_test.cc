@@ -1,7 +1,6 @@
 // Fused operations on a lane.
 #include <atomic>
 #include <cstdint>
-#include <future>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "server/device/device.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/device/device_under_test.h"
+#include "tests/unit/device/lane_io.h"
 
 namespace ridgeline::device {
 namespace {
@@ -28,48 +28,21 @@ using ::testing::FloatNear;
 
 constexpr FusedShape kShape = {.op = Op::kRmsNorm, .num_rows = 2, .row_elems = 2, .epsilon = 0, .dropout = {}, .rope = {}};
 
-absl::Status Complete(Lane& lane) {
-  std::promise<absl::Status> status;
-  lane.OnComplete([&status](absl::Status s) { status.set_value(std::move(s)); });
-  return status.get_future().get();
-}
-
-class LaneFuseTest : public ::testing::Test {
+class LaneFuseTest : public DeviceTest {
  protected:
-  void SetUp() override {
-    auto device = CreateDeviceUnderTest(std::int64_t{256} << 20);
-    if (absl::IsFailedPrecondition(device.status())) GTEST_SKIP() << device.status().message();
-    ASSERT_OK(device);
-    device_ = *std::move(device);
-  }
-
-  Buffer Upload(const std::vector<float>& values) {
-    const auto owner = std::make_shared<const std::vector<float>>(values);
-    const HostSlice slice = {owner->data(), static_cast<std::int64_t>(owner->size() * sizeof(float))};
-    absl::StatusOr<Buffer> buffer = lane().Upload({&slice, 1}, owner);
-    EXPECT_OK(buffer);
-    return buffer.ok() ? *std::move(buffer) : Buffer();
-  }
-
   // What is in the output after the operation, which held 7s before.
   std::vector<float> Fuse(Mode mode, CancelToken cancel) {
-    const Buffer input = Upload({3, 4, 6, -8});
-    Buffer output = Upload({7, 7, 7, 7});
+    const Buffer input = Upload<float>(lane(), {3, 4, 6, -8});
+    Buffer output = Upload<float>(lane(), {7, 7, 7, 7});
     absl::StatusOr<Buffer> workspace = lane().Allocate(kernels::fused::WorkspaceBytes(kShape, mode));
     EXPECT_OK(workspace);
     const FusedParams params = {
         .shape = kShape, .input = input.data(), .output = output.data(), .workspace = workspace->data()};
     EXPECT_OK(lane().Fuse(params, mode, std::move(cancel)));
-    absl::StatusOr<std::shared_ptr<const HostBuffer>> result = lane().Download(std::move(output));
-    EXPECT_OK(result);
-    EXPECT_OK(Complete(lane()));
-    const auto* values = static_cast<const float*>((*result)->data());
-    return std::vector<float>(values, values + 4);
+    return Download(lane(), std::move(output));
   }
 
   Lane& lane() { return device_->lane(0); }
-
-  std::unique_ptr<Device> device_;
 };
 
 TEST_F(LaneFuseTest, BothModesComputeTheSame) {

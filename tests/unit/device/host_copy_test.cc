@@ -1,13 +1,8 @@
 // Copies between a device and host memory of every kind.
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <future>
 #include <limits>
 #include <memory>
-#include <numeric>
-#include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
@@ -15,29 +10,14 @@
 #include "server/base/error.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/device/device_under_test.h"
+#include "tests/unit/device/lane_io.h"
 
 namespace ridgeline::device {
 namespace {
 
 using ::ridgeline::support::StatusIs;
 
-class HostCopyTest : public ::testing::TestWithParam<HostMemoryKind> {
- protected:
-  void SetUp() override {
-    auto device = CreateDeviceUnderTest(std::int64_t{256} << 20);
-    if (absl::IsFailedPrecondition(device.status())) GTEST_SKIP() << device.status().message();
-    ASSERT_OK(device);
-    device_ = *std::move(device);
-  }
-
-  static absl::Status Complete(Lane& lane) {
-    std::promise<absl::Status> status;
-    lane.OnComplete([&status](absl::Status s) { status.set_value(std::move(s)); });
-    return status.get_future().get();
-  }
-
-  std::unique_ptr<Device> device_;
-};
+class HostCopyTest : public DeviceTestOf<::testing::TestWithParam<HostMemoryKind>> {};
 
 INSTANTIATE_TEST_SUITE_P(Kinds, HostCopyTest,
                          ::testing::Values(HostMemoryKind::kPageable, HostMemoryKind::kPinned, HostMemoryKind::kRegistered));

@@ -1,8 +1,5 @@
 // Memory that all lanes share, and the work of a KV cache on it.
 #include <cstdint>
-#include <future>
-#include <memory>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -16,6 +13,7 @@
 #include "server/device/device.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/device/device_under_test.h"
+#include "tests/unit/device/lane_io.h"
 
 namespace ridgeline::device {
 namespace {
@@ -27,53 +25,14 @@ using kernels::kv_cache::TokenSpan;
 using ::ridgeline::support::StatusIs;
 using ::testing::HasSubstr;
 
-constexpr std::int64_t kMiB = 1 << 20;
-
 // Pages of two tokens; a token is eight floats of keys and as many of values. Two layers in one arena.
 constexpr std::int64_t kRowElems = 8, kPageTokens = 2, kNumPages = 8, kNumLayers = 2;
 constexpr std::int64_t kPageBytes = kPageTokens * kRowElems * sizeof(float);
 constexpr std::int64_t kPlaneBytes = kNumPages * kPageBytes;
 static_assert(kPlaneBytes % 512 == 0, "planes are aligned to 512 bytes");
 
-absl::Status Complete(Lane& lane) {
-  std::promise<absl::Status> status;
-  lane.OnComplete([&status](absl::Status s) { status.set_value(std::move(s)); });
-  return status.get_future().get();
-}
-
-std::vector<float> Numbered(std::int64_t count, float first) {
-  std::vector<float> values(count);
-  std::iota(values.begin(), values.end(), first);
-  return values;
-}
-
-class KvPagesTest : public ::testing::Test {
+class KvPagesTest : public DeviceTest {
  protected:
-  void SetUp() override {
-    auto device = CreateDeviceUnderTest(256 * kMiB);
-    if (absl::IsFailedPrecondition(device.status())) GTEST_SKIP() << device.status().message();
-    ASSERT_OK(device);
-    device_ = *std::move(device);
-  }
-
-  template <typename T>
-  Buffer Upload(Lane& lane, std::vector<T> values) {
-    const auto owner = std::make_shared<const std::vector<T>>(std::move(values));
-    const HostSlice slice = {owner->data(), static_cast<std::int64_t>(owner->size() * sizeof(T))};
-    absl::StatusOr<Buffer> buffer = lane.Upload({&slice, 1}, owner);
-    EXPECT_OK(buffer);
-    return buffer.ok() ? *std::move(buffer) : Buffer();
-  }
-
-  std::vector<float> Download(Lane& lane, Buffer buffer) {
-    absl::StatusOr<std::shared_ptr<const HostBuffer>> result = lane.Download(std::move(buffer));
-    EXPECT_OK(result);
-    EXPECT_OK(Complete(lane));
-    if (!result.ok()) return {};
-    const float* const values = static_cast<const float*>((*result)->data());
-    return std::vector<float>(values, values + (*result)->size_bytes() / sizeof(float));
-  }
-
   static Pages LayerOf(const Buffer& arena, std::int64_t layer) {
     char* const first = static_cast<char*>(arena.data());
     return {.data_type = kernels::DataType::kFloat32,
@@ -84,8 +43,6 @@ class KvPagesTest : public ::testing::Test {
             .key = first + layer * kPlaneBytes,
             .value = first + (kNumLayers + layer) * kPlaneBytes};
   }
-
-  std::unique_ptr<Device> device_;
 };
 
 // Rows appended on one lane, their pages copied on the other, and read there.

@@ -4,8 +4,6 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <future>
-#include <memory>
 #include <numbers>
 #include <random>
 #include <utility>
@@ -17,6 +15,7 @@
 #include "kernels/microbench/product.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/device/device_under_test.h"
+#include "tests/unit/device/lane_io.h"
 
 namespace ridgeline::device {
 namespace {
@@ -27,15 +26,8 @@ using kernels::microbench::LayerNormBackwardParams;
 using kernels::microbench::ProductParams;
 using Floats = std::vector<float>;
 
-class TrainingKernelsTest : public ::testing::Test {
+class TrainingKernelsTest : public DeviceTest {
  protected:
-  void SetUp() override {
-    auto device = CreateDeviceUnderTest(std::int64_t{256} << 20);
-    if (absl::IsFailedPrecondition(device.status())) GTEST_SKIP() << device.status().message();
-    ASSERT_OK(device);
-    device_ = *std::move(device);
-  }
-
   static Floats Random(std::int64_t count, std::uint64_t seed) {
     std::mt19937_64 random(seed);
     std::normal_distribution<float> normal;
@@ -44,24 +36,10 @@ class TrainingKernelsTest : public ::testing::Test {
     return values;
   }
 
-  Buffer Upload(const Floats& values) {
-    const auto owner = std::make_shared<const Floats>(values);
-    const HostSlice slice{owner->data(), static_cast<std::int64_t>(owner->size() * sizeof(float))};
-    return *device_->lane(0).Upload({&slice, 1}, owner);
-  }
-
-  Floats Download(Buffer buffer) {
-    const auto host = *device_->lane(0).Download(std::move(buffer));
-    std::promise<absl::Status> status;
-    device_->lane(0).OnComplete([&status](absl::Status s) { status.set_value(std::move(s)); });
-    EXPECT_OK(status.get_future().get());
-    const auto* const data = static_cast<const float*>(host->data());
-    return Floats(data, data + host->size_bytes() / sizeof(float));
-  }
+  Buffer Upload(const Floats& values) { return device::Upload(device_->lane(0), values); }
+  Floats Download(Buffer buffer) { return device::Download(device_->lane(0), std::move(buffer)); }
 
   static float* Pointer(const Buffer& buffer) { return static_cast<float*>(buffer.data()); }
-
-  std::unique_ptr<Device> device_;
 };
 
 TEST_F(TrainingKernelsTest, ProductsOfEitherOperandTransposed) {
