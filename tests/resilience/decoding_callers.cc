@@ -1,5 +1,6 @@
 #include "tests/resilience/decoding_callers.h"
 
+#include <memory>
 #include <random>
 #include <utility>
 
@@ -21,35 +22,38 @@ constexpr std::int64_t kPromptTokens = 6;
 constexpr std::int64_t kMostTokens = 40;
 constexpr std::int64_t kCapacityPages = 16;
 constexpr std::uint64_t kStepsOfAStream = 12;  // one in so many breaks off
+constexpr std::uint64_t kNames = 8;            // of callers
 constexpr absl::Duration kPatience = absl::Minutes(2);
 constexpr absl::Duration kPause = absl::Milliseconds(5);
 
 class Session {
  public:
-  Session(const client::Client& client, std::uint64_t seed, Tally& tally, const std::atomic<bool>& ends)
-      : client_(client), seed_(seed), generator_(seed), tally_(tally), ends_(ends) {}
+  Session(const std::string& address, std::uint64_t seed, Tally& tally, const std::atomic<bool>& ends)
+      : address_(address), seed_(seed), generator_(seed), tally_(tally), ends_(ends) {}
 
   void Run() {
     if (!Begin()) return;
     while (!ends_ && tokens_.size() < kMostTokens) {
-      client::AttendStream stream = client_.OpenAttendStream(kPatience);
+      client::AttendStream stream = client_->OpenAttendStream(kPatience);
       while (!ends_ && tokens_.size() < kMostTokens && Step(stream)) continue;
       // The stream is destroyed with a step under way, perhaps: then it is cancelled.
       if (!GoOnWithFork()) return;
     }
-    Await([&] { return client_.DeleteKvCache(cache_); });
+    Await("DeleteKvCache", [&] { return client_->DeleteKvCache(cache_); });
   }
 
  private:
   bool Begin() {
-    const auto cache = client_.CreateKvCache(integration::CacheRequest("", kCapacityPages));
+    const std::string name = absl::StrCat("decoding-", seed_ % kNames);
+    const auto cache = integration::Connect(address_, name).CreateKvCache(integration::CacheRequest("", kCapacityPages));
     if (!cache.ok()) {
-      tally_.NoteError(cache.status(), Tally::Hurry::kNone);
+      tally_.NoteError("CreateKvCache", cache.status(), Tally::Hurry::kNone);
       return false;
     }
+    client_ = std::make_unique<client::Client>(integration::Connect(address_, name, cache->routing_token()));
     cache_ = cache->name();
     sequence_ = NextSequence();
-    return Await([&] { return client_.CreateSequence(cache_, IdOf(sequence_)).status(); });
+    return Await("CreateSequence", [&] { return client_->CreateSequence(cache_, IdOf(sequence_)).status(); });
   }
 
   // False: the stream is to be left.
@@ -61,7 +65,7 @@ class Session {
     const bool is_written = stream.Write(StepRequest(sequence_, 0, added, seed));
     if (is_written && generator_() % kStepsOfAStream == 0) return false;
     if (!is_written || !stream.Read(&answer)) {
-      tally_.NoteError(stream.Finish(), Tally::Hurry::kNone);
+      tally_.NoteError("AttendStream", stream.Finish(), Tally::Hurry::kNone);
       return false;
     }
     tokens_.Append(added);
@@ -72,9 +76,9 @@ class Session {
 
   bool GoOnWithFork() {
     const std::string before = std::exchange(sequence_, NextSequence());
-    return Await([&] { return client_.ForkSequence(before, IdOf(sequence_)).status(); }) &&
-           Await([&] { return client_.TruncateSequence(sequence_, tokens_.size()).status(); }) &&
-           Await([&] { return client_.DeleteSequence(before); });
+    return Await("ForkSequence", [&] { return client_->ForkSequence(before, IdOf(sequence_)).status(); }) &&
+           Await("TruncateSequence", [&] { return client_->TruncateSequence(sequence_, tokens_.size()).status(); }) &&
+           Await("DeleteSequence", [&] { return client_->DeleteSequence(before); });
   }
 
   std::string NextSequence() { return absl::StrCat(cache_, "/sequences/a", ++num_sequences_); }
@@ -82,21 +86,22 @@ class Session {
 
   // Calls again while the work of a stream that broke off still uses the sequence. False after any other error.
   template <typename Call>
-  bool Await(Call call) {
+  bool Await(const char* kind, Call call) {
     absl::Status status = call();
     for (const absl::Time end = absl::Now() + kPatience; absl::IsFailedPrecondition(status) && absl::Now() < end;) {
       absl::SleepFor(kPause);
       status = call();
     }
-    if (!status.ok()) tally_.NoteError(status, Tally::Hurry::kNone);
+    if (!status.ok()) tally_.NoteError(kind, status, Tally::Hurry::kNone);
     return status.ok();
   }
 
-  const client::Client& client_;
+  const std::string& address_;
   const std::uint64_t seed_;
   std::mt19937_64 generator_;
   Tally& tally_;
   const std::atomic<bool>& ends_;
+  std::unique_ptr<client::Client> client_;  // with the cache's routing token
   std::string cache_, sequence_;
   Tokens tokens_;  // that the sequence has, as far as the daemon said so
   std::uint64_t num_steps_ = 0;
@@ -106,9 +111,8 @@ class Session {
 }  // namespace
 
 void Decode(const std::string& address, std::uint64_t seed, Tally& tally, const std::atomic<bool>& ends) {
-  const client::Client client = integration::Connect(address, absl::StrCat("decoding-", seed));
   for (std::uint64_t i = 0; !ends; ++i) {
-    Session(client, seed * 10'000 + i, tally, ends).Run();
+    Session(address, seed * 10'000 + i, tally, ends).Run();
     absl::SleepFor(kPause);
   }
 }

@@ -68,7 +68,7 @@ void Fuse(const std::string& address, std::uint64_t seed, Tally& tally, const st
       tally.NoteAnswer("Fuse", answer->outputs_size() == 1 && IsSoftmax(integration::Elements(answer->outputs(0)), rows),
                        latency);
     } else {
-      tally.NoteError(answer.status(), Tally::Hurry::kNone);
+      tally.NoteError("Fuse", answer.status(), Tally::Hurry::kNone);
     }
     absl::SleepFor(kPauseOfFusing);
   }
@@ -86,7 +86,7 @@ void Benchmark(const std::string& address, Tally& tally, const std::atomic<bool>
     if (status.ok()) {
       tally.NoteAnswer("Benchmark", num_points == 1, absl::Now() - begin);
     } else {
-      tally.NoteError(status, Tally::Hurry::kNone);
+      tally.NoteError("Benchmark", status, Tally::Hurry::kNone);
     }
     for (int i = 0; i < 50 && !ends; ++i) absl::SleepFor(kPauseOfMeasuring / 50);
   }

@@ -50,7 +50,7 @@ class Caller {
     if (status.ok()) {
       tally.NoteAnswer("Attend", known.answer.IsRight(response.output()), absl::Now() - begin);
     } else {
-      tally.NoteError(client::ErrorFromWire(status.error_code(), status.error_message(), status.error_details()),
+      tally.NoteError("Attend", client::ErrorFromWire(status.error_code(), status.error_message(), status.error_details()),
                       temper == Temper::kPatient ? Tally::Hurry::kNone : Tally::Hurry::kGivesUp);
     }
   }

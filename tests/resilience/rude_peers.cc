@@ -120,7 +120,7 @@ void Storm(const std::string& address, Tally& tally, const std::atomic<bool>& en
       if (load.ok()) {
         tally.NoteAnswer("GetLoad", load->lanes() > 0, absl::Now() - begin);
       } else {
-        tally.NoteError(load.status(), Tally::Hurry::kNone);
+        tally.NoteError("GetLoad", load.status(), Tally::Hurry::kNone);
       }
     }
     absl::SleepFor(kPause);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "absl/strings/str_cat.h"
 #include "client/cpp/error.h"
 
 namespace ridgeline::resilience {
@@ -13,14 +14,14 @@ void Tally::NoteAnswer(const char* kind, bool is_right, absl::Duration latency) 
   if (!is_right) ++wrong_[kind];
 }
 
-void Tally::NoteError(const absl::Status& error, Hurry hurry) {
+void Tally::NoteError(const char* kind, const absl::Status& error, Hurry hurry) {
   absl::MutexLock lock(&mutex_);
   if (absl::IsResourceExhausted(error) && client::RetryDelay(error).has_value()) {
     ++num_refused_;
   } else if (hurry == Hurry::kGivesUp && (absl::IsCancelled(error) || absl::IsDeadlineExceeded(error))) {
     ++num_given_up_;
   } else {
-    ++unexpected_[client::ErrorString(error)];
+    ++unexpected_[absl::StrCat(kind, ": ", client::ErrorString(error))];
   }
 }
 

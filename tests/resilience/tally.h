@@ -22,7 +22,7 @@ class Tally {
   void NoteAnswer(const char* kind, bool is_right, absl::Duration latency) ABSL_LOCKS_EXCLUDED(mutex_);
   // A call failed: because the daemon is full, which has to say when to come back, or because the caller gave up. Anything else
   // is unexpected.
-  void NoteError(const absl::Status& error, Hurry hurry) ABSL_LOCKS_EXCLUDED(mutex_);
+  void NoteError(const char* kind, const absl::Status& error, Hurry hurry) ABSL_LOCKS_EXCLUDED(mutex_);
 
   std::int64_t num_answered() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::int64_t num_refused() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -31,7 +31,7 @@ class Tally {
   absl::Duration LatencyQuantile(double share) const ABSL_LOCKS_EXCLUDED(mutex_);
   // Answers by the kind of their calls.
   std::map<std::string, std::int64_t> wrong() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Errors, and how often each came.
+  // Errors after their calls' kind, and how often each came.
   std::map<std::string, std::int64_t> unexpected() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
