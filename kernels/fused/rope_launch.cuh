@@ -30,6 +30,18 @@ bool HasWholeWords(const RopeArguments& arguments) {
 }
 
 template <typename T>
+HeadPieces PiecesOf(const RopeOptions& rope, bool words) {
+  const int elems = words ? kVectorElems<T> : 1;
+  const auto head_dim = static_cast<int>(rope.head_dim), rotary_dim = static_cast<int>(rope.rotary_dim);
+  const int num_turning = words && rope.layout == RopeLayout::kInterleaved ? rotary_dim / elems : rotary_dim / 2 / elems;
+  const int count = num_turning + (head_dim - rotary_dim) / elems;
+  return {.head_dim = head_dim,
+          .rotary_dim = rotary_dim,
+          .num_turning = num_turning,
+          .count = FastDivision(static_cast<std::uint32_t>(count))};
+}
+
+template <typename T>
 cudaError_t LaunchRope(const FusedParams& params, cudaStream_t stream) {
   const FusedShape& shape = params.shape;
   const bool appends = shape.op == Op::kRopeAppend;
@@ -40,6 +52,7 @@ cudaError_t LaunchRope(const FusedParams& params, cudaStream_t stream) {
                                         .num_rows = shape.num_rows,
                                         .rows = {},
                                         .positions = shape.has_positions ? params.positions : nullptr},
+                             .pieces = {},
                              .query = shape.has_input ? params.input : nullptr,
                              .turned_query = shape.has_input ? params.output : nullptr,
                              .append = {},
@@ -52,11 +65,13 @@ cudaError_t LaunchRope(const FusedParams& params, cudaStream_t stream) {
     arguments.angles.rows = params.append.to;
   }
   const bool words = HasWholeWords<T>(arguments);
-  // As many tokens as give each thread about one angle.
-  const std::int64_t pairs = shape.rope.rotary_dim / 2;
-  arguments.block_tokens =
-      static_cast<int>(std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(kRopeThreads / pairs, 1))));
-  const std::int64_t table_bytes = pairs * static_cast<std::int64_t>(sizeof(float2));
+  arguments.pieces = PiecesOf<T>(shape.rope, words);
+  // As many tokens as have one load of pieces for each thread: blocks that are small begin to write soon.
+  const std::int64_t token_pieces = std::max(arguments.query_elems, arguments.key_elems) / arguments.pieces.head_dim *
+                                    static_cast<std::int64_t>(arguments.pieces.count.divisor());
+  const std::int64_t block_tokens = std::clamp<std::int64_t>(kRopeThreads * kRopePiecesAhead / token_pieces, 1, kRopeThreads);
+  arguments.block_tokens = static_cast<int>(std::bit_floor(static_cast<std::uint64_t>(block_tokens)));
+  const std::int64_t table_bytes = shape.rope.rotary_dim / 2 * static_cast<std::int64_t>(sizeof(float2));
 
   const bool interleaved = shape.rope.layout == RopeLayout::kInterleaved;
   void (*kernel)(RopeArguments) =
