@@ -16,6 +16,22 @@ __device__ __forceinline__ int ClusterRank() {
   return static_cast<int>(rank);
 }
 
+__device__ __forceinline__ std::uint32_t ClusterIdx() {
+  std::uint32_t idx = blockIdx.x;
+#if __CUDA_ARCH__ >= 900
+  asm("mov.u32 %0, %%clusterid.x;\n" : "=r"(idx));
+#endif
+  return idx;
+}
+
+__device__ __forceinline__ std::uint32_t NumClusters() {
+  std::uint32_t count = gridDim.x;
+#if __CUDA_ARCH__ >= 900
+  asm("mov.u32 %0, %%nclusterid.x;\n" : "=r"(count));
+#endif
+  return count;
+}
+
 // All threads of all blocks of the cluster arrive; writes before it, to any of them, are seen after it.
 __device__ __forceinline__ void ClusterSync() {
 #if __CUDA_ARCH__ >= 900

@@ -17,21 +17,24 @@ namespace ridgeline::kernels::fused {
 inline constexpr std::int64_t kDropoutBlockElems = 8;  // of one Philox counter
 
 struct DropoutRule {
-  microbench::PhiloxKey key;
+  microbench::PhiloxRoundKeys keys;  // of the seed
   std::uint32_t offset_low, offset_high;
   std::uint32_t threshold;  // in [0, 2^16]
   float scale;              // of what is kept; 0 if nothing is
+  float kept_share;         // 1 / scale
+  float log2_scale;         // +inf if nothing is kept, where no element is looked at
 
   // Bits of elements [8 * block, 8 * block + 8): element i has the lower half of word i / 2 if i is even, the upper if it is
   // odd.
   constexpr microbench::PhiloxCounter BitsOfBlock(std::uint64_t block) const {
-    return microbench::Philox4x32(
-        {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), offset_low, offset_high}, key);
+    return microbench::Philox4x32Of(
+        {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), offset_low, offset_high}, keys);
   }
 
   static constexpr std::uint32_t BitsOfElement(std::uint32_t word, int element) {
     return element % 2 == 0 ? word & 0xffffu : word >> 16;
   }
+  constexpr bool KeepsAny() const { return threshold <= 0xffff; }
   constexpr bool Keeps(std::uint32_t bits) const { return bits >= threshold; }
 
   constexpr bool KeepsElement(std::int64_t position) const {
@@ -45,11 +48,14 @@ inline DropoutRule RuleOf(const DropoutOptions& options) {
   constexpr double kSteps = 1 << 16;
   const auto threshold = static_cast<std::uint32_t>(std::lround(options.probability * kSteps));
   const double kept = (kSteps - threshold) / kSteps;
-  return {.key = {static_cast<std::uint32_t>(options.seed), static_cast<std::uint32_t>(options.seed >> 32)},
+  return {.keys = microbench::RoundKeysOf(
+              {static_cast<std::uint32_t>(options.seed), static_cast<std::uint32_t>(options.seed >> 32)}),
           .offset_low = static_cast<std::uint32_t>(options.offset),
           .offset_high = static_cast<std::uint32_t>(options.offset >> 32),
           .threshold = threshold,
-          .scale = kept > 0 ? static_cast<float>(1 / kept) : 0.0f};
+          .scale = kept > 0 ? static_cast<float>(1 / kept) : 0.0f,
+          .kept_share = static_cast<float>(kept),
+          .log2_scale = static_cast<float>(-std::log2(kept))};
 }
 
 }  // namespace ridgeline::kernels::fused

@@ -10,25 +10,48 @@
 
 namespace ridgeline::kernels::fused {
 
-// Which elements of the word that begins at `position`, a multiple of its size, are kept, one bit each.
+// The bits of a word's elements, 16 each: the first in the lower half of word 0. It begins at `position`, a multiple of its
+// size.
 template <typename T>
-__device__ __forceinline__ std::uint32_t KeptOfWord(const DropoutRule& rule, std::int64_t position) {
-  constexpr int kElems = kVectorElems<T>;
-  const microbench::PhiloxCounter bits = rule.BitsOfBlock(static_cast<std::uint64_t>(position / kDropoutBlockElems));
-  const bool upper_half = position % kDropoutBlockElems != 0;  // of a block; words of float32 have half of one
+__device__ __forceinline__ void BitsOfWord(const DropoutRule& rule, std::int64_t position,
+                                           std::uint32_t (&bits)[kVectorElems<T> / 2]) {
+  const microbench::PhiloxCounter block = rule.BitsOfBlock(static_cast<std::uint64_t>(position) / kDropoutBlockElems);
+  const bool upper_half = kVectorElems<T> == 4 && position % kDropoutBlockElems != 0;  // a word of float32 has half a block
+#pragma unroll
+  for (int i = 0; i < kVectorElems<T> / 2; ++i) bits[i] = upper_half ? block[i + kVectorElems<T> / 2] : block[i];
+}
+
+// Zeros for the elements that are dropped, by a rule that keeps any.
+template <int kElems>
+__device__ __forceinline__ void DropElements(const DropoutRule& rule, const std::uint32_t (&bits)[kElems / 2],
+                                             float (&x)[kElems]) {
+  const std::uint32_t threshold = rule.threshold << 16;
+#pragma unroll
+  for (int i = 0; i < kElems / 2; ++i) {
+    x[2 * i] = (bits[i] << 16) >= threshold ? x[2 * i] : 0.0f;
+    x[2 * i + 1] = bits[i] >= threshold ? x[2 * i + 1] : 0.0f;
+  }
+}
+
+// Which of a word's elements are kept, one bit each.
+template <int kHalves>
+__device__ __forceinline__ std::uint32_t KeptOfBits(const DropoutRule& rule, const std::uint32_t (&bits)[kHalves]) {
   std::uint32_t kept = 0;
 #pragma unroll
-  for (int i = 0; i < kElems; ++i) {
-    const std::uint32_t word = upper_half ? bits[(kDropoutBlockElems - kElems + i) / 2] : bits[i / 2];
-    kept |= static_cast<std::uint32_t>(rule.Keeps(DropoutRule::BitsOfElement(word, i))) << i;
+  for (int i = 0; i < 2 * kHalves; ++i) {
+    kept |= static_cast<std::uint32_t>(rule.Keeps(DropoutRule::BitsOfElement(bits[i / 2], i))) << i;
   }
   return kept;
 }
 
-// The same of a word that begins anywhere, and may begin before the first element.
+// The same of the word's that begins at `position`, which may be anywhere, and may begin before the first element.
 template <typename T>
 __device__ __forceinline__ std::uint32_t KeptAnywhere(const DropoutRule& rule, std::int64_t position) {
-  if (position >= 0 && position % kVectorElems<T> == 0) return KeptOfWord<T>(rule, position);
+  if (position >= 0 && position % kVectorElems<T> == 0) {
+    std::uint32_t bits[kVectorElems<T> / 2];
+    BitsOfWord<T>(rule, position, bits);
+    return KeptOfBits(rule, bits);
+  }
   std::uint32_t kept = 0;
 #pragma unroll 1
   for (int i = 0; i < kVectorElems<T>; ++i) {

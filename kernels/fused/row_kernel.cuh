@@ -16,13 +16,14 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/common/approximate_math.cuh"
 #include "kernels/common/cluster.cuh"
-#include "kernels/fused/activations.cuh"
-#include "kernels/fused/dropout.h"
-#include "kernels/fused/dropout_mask.cuh"
 #include "kernels/fused/fused.h"
+#include "kernels/fused/row_columns.cuh"
+#include "kernels/fused/row_measure.cuh"
+#include "kernels/fused/row_norm.cuh"
 #include "kernels/fused/row_part.cuh"
-#include "kernels/fused/row_schedule.h"
+#include "kernels/fused/row_softmax.cuh"
 #include "kernels/fused/row_stage.cuh"
 #include "kernels/fused/row_statistics.cuh"
 #include "kernels/fused/row_team.cuh"
@@ -30,174 +31,106 @@
 
 namespace ridgeline::kernels::fused {
 
-inline constexpr int kMostRowThreads = 1024;
-
 // What follows a norm.
 enum class Epilogue { kNone, kGeluErfDropout, kGeluTanhDropout };
 
-// A warp's part of the statistic of one chunk (a team's, where it is narrower), of elements times `scale`.
-template <typename Statistic, typename T, RowAccess kAccess>
-__device__ __forceinline__ Statistic Measure(const RowArguments& arguments, const RowPart<T, kAccess>& part, int chunk,
-                                             float scale, const Held<T>& held) {
-  constexpr int kElems = kVectorElems<T>;
-  const int lanes = min(static_cast<int>(blockDim.x), kWarpThreads);
-  Statistic own;
-  if constexpr (std::is_same_v<Statistic, MaxSum>) {
-    part.ForEachWord(arguments, chunk, held, [&own](int, const float(&x)[kElems]) {
-#pragma unroll
-      for (int i = 0; i < kElems; ++i) own.fields[0] = fmaxf(own.fields[0], x[i]);
-    });
-    const float shift = own.shift();
-    part.ForEachWord(arguments, chunk, held, [&own, shift](int, const float(&x)[kElems]) {
-#pragma unroll
-      for (int i = 0; i < kElems; ++i) own.fields[1] += MaxSum::Exp(x[i] - shift);
-    });
-    return own.MergedOver(lanes);
-  } else if constexpr (std::is_same_v<Statistic, SumOfSquares>) {
-    part.ForEachWord(arguments, chunk, held, [&own, scale](int, const float(&x)[kElems]) {
-#pragma unroll
-      for (int i = 0; i < kElems; ++i) own.fields[0] = fmaf(x[i] * scale, x[i] * scale, own.fields[0]);
-    });
-    return own.MergedOver(lanes);
-  } else {
-    float sum = 0;
-    part.ForEachWord(arguments, chunk, held, [&sum, scale](int, const float(&x)[kElems]) {
-#pragma unroll
-      for (int i = 0; i < kElems; ++i) sum = fmaf(x[i], scale, sum);  // outside of the row there are zeros
-    });
-    const auto count = static_cast<float>(part.WarpElems(arguments, chunk));
-    sum = SumOfLanes(sum, lanes);
-    const float mean = count > 0 ? DivideByCount(sum, count) : 0.0f;
-    float squares = 0;
-    part.ForEachWord(arguments, chunk, held, [&](int column, const float(&x)[kElems]) {
-      const bool whole = kAccess != RowAccess::kElements || part.bounds.template HoldWhole<T>(column);
-#pragma unroll
-      for (int i = 0; i < kElems; ++i) {
-        const float distance = fmaf(x[i], scale, -mean);
-        if (whole || part.bounds.Hold(column + i)) squares = fmaf(distance, distance, squares);
-      }
-    });
-    return {{count, mean, SumOfLanes(squares, lanes)}};
-  }
-}
-
-// What a norm does with an element: (x * scale - mean) * factor * weight + bias.
-struct Normalization {
-  float scale, mean, factor;
-};
-
-template <typename T, RowAccess kAccess>
-__device__ __forceinline__ void Normalize(const RowArguments& arguments, const RowPart<T, kAccess>& part,
-                                          const Normalization& by, int column, float (&x)[kVectorElems<T>]) {
-#pragma unroll
-  for (float& element : x) element = fmaf(element, by.scale, -by.mean) * by.factor;
-  if (arguments.weight != nullptr) {
-    float weight[kVectorElems<T>];
-    part.LoadColumns(arguments.weight, column).Unpack(weight);
-#pragma unroll
-    for (int i = 0; i < kVectorElems<T>; ++i) x[i] *= weight[i];
-  }
-  if (arguments.bias != nullptr) {
-    float bias[kVectorElems<T>];
-    part.LoadColumns(arguments.bias, column).Unpack(bias);
-#pragma unroll
-    for (int i = 0; i < kVectorElems<T>; ++i) x[i] += bias[i];
-  }
-}
-
-template <GeluForm kForm, typename T, RowAccess kAccess>
-__device__ __forceinline__ void GeluDropout(const RowArguments& arguments, const RowPart<T, kAccess>& part, int column,
-                                            float (&x)[kVectorElems<T>]) {
-  const std::int64_t position = part.row_begin + column;
-  std::uint32_t kept;
-  if constexpr (kAccess == RowAccess::kElements) {
-    kept = KeptAnywhere<T>(arguments.dropout, position);
-  } else {
-    kept = KeptOfWord<T>(arguments.dropout, position);
-  }
-#pragma unroll
-  for (float& element : x) element = Gelu<T>(kForm, element);
-#pragma unroll
-  for (int i = 0; i < kVectorElems<T>; ++i) x[i] = (kept >> i) & 1 ? x[i] * arguments.dropout.scale : 0.0f;
-  if (arguments.mask != nullptr) StoreMask<T>(arguments.mask + part.row_begin, column, part.bounds, kept);
-}
-
-// The statistic of a row, and the factor that its elements were taken times.
-template <typename Statistic>
-struct MeasuredRow {
-  Statistic whole;
-  float scale = 1;
-};
-
-// Squares of finite elements may overflow, and sums too. Then all elements are taken times 2^-76, which is exact where it
-// matters: n * (2^52)^2 is far below the limit, and an element that becomes subnormal is nothing beside the one that
-// overflowed. `held` has the row's first chunk, if is_loaded, and in the end its last.
-template <typename Statistic, typename T, RowAccess kAccess>
-__device__ __forceinline__ MeasuredRow<Statistic> MeasureRow(const RowArguments& arguments, const RowPart<T, kAccess>& part,
-                                                             Team<Statistic>& team, Held<T>& held) {
-  constexpr float kSmallScale = 0x1p-76f;
-  constexpr float kOutside = std::is_same_v<Statistic, MaxSum> ? -INFINITY : 0.0f;
-  MeasuredRow<Statistic> row;
-  for (bool is_first_time = true;; is_first_time = false) {
-    Statistic own;
-    for (int chunk = 0; chunk < arguments.chunks; ++chunk) {
-      if (kAccess != RowAccess::kStaged && (is_first_time || arguments.chunks > 1)) {
-        LoadChunk(arguments, part, chunk, is_first_time, kOutside, held);
-      }
-      const Statistic measured = Measure<Statistic>(arguments, part, chunk, row.scale, held);
-      own = chunk == 0 ? measured : own.MergedWith(measured);
-    }
-    row.whole = team.Merge(own);
-    const bool again = row.scale == 1 && !row.whole.IsFinite();
-    if (!__any_sync(0xffffffff, again)) return row;  // teams that share a warp go on together
-    if (again) row.scale = kSmallScale;
-  }
-}
-
-template <typename T, typename Statistic, RowAccess kAccess, Epilogue kEpilogue>
+template <typename T, typename Statistic, Epilogue kEpilogue, bool kIsPlain, RowAccess kAccess>
 __device__ __forceinline__ void StoreRow(const RowArguments& arguments, const RowPart<T, kAccess>& part,
                                          const MeasuredRow<Statistic>& row, int chunk, const Held<T>& held) {
   constexpr int kElems = kVectorElems<T>;
-  T* const output = static_cast<T*>(arguments.output) + part.row_begin;
   if constexpr (std::is_same_v<Statistic, MaxSum>) {
     const float shift = row.whole.shift();
     const float factor = 1.0f / row.whole.sum();
-    part.ForEachWord(arguments, chunk, held, [&](int column, float(&x)[kElems]) {
+    part.ForEachWord(arguments, chunk, held, [&](int word, float(&x)[kElems]) {
 #pragma unroll
       for (float& element : x) element = MaxSum::Exp(element - shift) * factor;
-      part.StoreWord(output, column, x, arguments.rows_lie_alike);
+      part.StoreWord(arguments, arguments.output, chunk, word, x);
     });
   } else {
-    const float mean_square = row.whole.squares() / static_cast<float>(arguments.row_elems);
+    // An infinite sum stays one: rms_norm makes zeros of what is finite in such a row.
+    const float mean_square = row.whole.squares() * ApproximateReciprocal(static_cast<float>(arguments.row_elems));
     const float factor = rsqrtf(mean_square + arguments.epsilon * (row.scale * row.scale));
-    const Normalization by = {.scale = row.scale, .mean = row.whole.mean(), .factor = factor};
-    part.ForEachWord(arguments, chunk, held, [&](int column, float(&x)[kElems]) {
-      Normalize(arguments, part, by, column, x);
+    const Normalization by = {
+        .scale = row.scale, .mean = row.whole.mean(), .factor = factor, .shift = -row.whole.mean() * factor};
+    const ColumnWords<T, kAccess> weights(part, arguments.weight, kOnes<T>), biases(part, arguments.bias, kZeros<T>);
+    part.ForEachWord(arguments, chunk, held, [&](int word, float(&x)[kElems]) {
+      const Vector<T> weight = weights.Word(arguments, part, chunk, word);
+      if constexpr (std::is_same_v<Statistic, MeanVariance>) {
+        Normalize<kIsPlain, T>(by, weight, biases.Word(arguments, part, chunk, word), x);
+      } else {
+        Normalize<kIsPlain, T>(by, weight, x);
+      }
+      const int column = part.Column(arguments, chunk, word);
       if constexpr (kEpilogue == Epilogue::kGeluErfDropout) GeluDropout<GeluForm::kErf>(arguments, part, column, x);
       if constexpr (kEpilogue == Epilogue::kGeluTanhDropout) GeluDropout<GeluForm::kTanh>(arguments, part, column, x);
-      part.StoreWord(output, column, x, arguments.rows_lie_alike);
+      part.StoreWord(arguments, arguments.output, chunk, word, x);
     });
   }
 }
 
-template <typename T, typename Statistic, RowAccess kAccess, Epilogue kEpilogue>
-__global__ void __launch_bounds__(kMostRowThreads) RowKernel(const __grid_constant__ RowArguments arguments) {
-  __shared__ typename Team<Statistic>::Slots smem_slots;
-  Team<Statistic> team(smem_slots, arguments.cluster_blocks);
-  const std::int64_t first = std::int64_t{blockIdx.x} / arguments.cluster_blocks * blockDim.y;
-  const std::int64_t step = std::int64_t{gridDim.x} / arguments.cluster_blocks * blockDim.y;
-  RowStage<T> stage(arguments);
+// A row of one chunk: its exponentials are made once.
+template <typename T, RowAccess kAccess>
+__device__ __forceinline__ void SoftmaxRow(const RowArguments& arguments, const RowPart<T, kAccess>& part, Team& team,
+                                           const Held<T>& held) {
+  constexpr int kElems = kVectorElems<T>;
+  float exponentials[kThreadElems];
+  const MaxSum own = Exponentials<T>(held, exponentials);
+  const MaxSum whole = team.Merge(own.MergedOver(part.lanes()));
+  const float factor = MaxSum::Exp(own.fields[0] - whole.shift()) / whole.sum();
+#pragma unroll
+  for (int v = 0; v < kHeldWords<T>; ++v) {
+    if (!part.HasAny(part.Column(arguments, 0, v))) continue;
+    float y[kElems];
+#pragma unroll
+    for (int i = 0; i < kElems; ++i) y[i] = exponentials[v * kElems + i] * factor;
+    part.StoreWord(arguments, arguments.output, 0, v, y);
+  }
+}
+
+// Of a block. Registers are shared out by them.
+template <typename T, RowAccess kAccess, bool kHasOther>
+constexpr int MostRowThreads() {
+  constexpr int kMost = 1024, kStaged = kMostStageBytes / ((kHasOther ? 2 : 1) * kThreadElems * static_cast<int>(sizeof(T)));
+  return kAccess == RowAccess::kBlock                       ? kMostBlockRowThreads
+         : kAccess == RowAccess::kStaged && kStaged < kMost ? kStaged
+                                                            : kMost;
+}
+
+template <typename T, typename Statistic, RowAccess kAccess, Epilogue kEpilogue, bool kHasOther>
+__global__ void __launch_bounds__(MostRowThreads<T, kAccess, kHasOther>(), kAccess == RowAccess::kBlock ? 2 : 1)
+    RowKernel(const __grid_constant__ RowArguments arguments) {
+  __shared__ Team::Slots smem_slots;
+  Team team(smem_slots, ClusterBlocks<kAccess>(arguments));
+  const unsigned block_rows = kHasWholeWarps<kAccess> ? 1 : blockDim.y;
+  const bool has_clusters = ClusterBlocks<kAccess>(arguments) > 1;
+  const std::int64_t first = std::int64_t{has_clusters ? ClusterIdx() : blockIdx.x} * block_rows;
+  const std::int64_t step = std::int64_t{has_clusters ? NumClusters() : gridDim.x} * block_rows;
+  RowStage<T, kHasOther> stage(arguments);
   if constexpr (kAccess == RowAccess::kStaged) stage.Start(first);
-  for (std::int64_t begin = first; begin < arguments.num_rows; begin += step) {
-    const RowPart<T, kAccess> part(arguments, begin + threadIdx.y);
+  for (std::int64_t begin = first; begin < arguments.num_rows; begin += step) {  // of kBlock: once
+    const RowPart<T, kAccess> part(arguments, kHasWholeWarps<kAccess> ? begin : begin + threadIdx.y);
     Held<T> held;
-    if constexpr (kAccess == RowAccess::kStaged) stage.Take(part, begin + step, held);
-    const MeasuredRow<Statistic> row = MeasureRow(arguments, part, team, held);
-    for (int chunk = arguments.chunks - 1;;) {
-      StoreRow<T, Statistic, kAccess, kEpilogue>(arguments, part, row, chunk, held);
-      if (--chunk < 0) break;
-      LoadChunk(arguments, part, chunk, /*is_first_time=*/false, 0.0f, held);
+    if constexpr (kAccess == RowAccess::kStaged) stage.Take(part, begin + step, kOutside<Statistic>, held);
+    if constexpr (std::is_same_v<Statistic, MaxSum>) {
+      if (NumChunks<kAccess>(arguments) == 1) {
+        if (kAccess != RowAccess::kStaged)
+          LoadChunk<kHasOther>(arguments, part, 0, /*is_first_time=*/true, kOutside<Statistic>, held);
+        SoftmaxRow(arguments, part, team, held);
+        if constexpr (kAccess == RowAccess::kBlock) return;
+        continue;
+      }
     }
+    const MeasuredRow<Statistic> row = MeasureRow<Statistic, kHasOther>(arguments, part, team, held);
+    for (int chunk = NumChunks<kAccess>(arguments) - 1;;) {
+      if (kHasMoments<T, Statistic> && row.is_plain) {
+        StoreRow<T, Statistic, kEpilogue, true>(arguments, part, row, chunk, held);
+      } else {
+        StoreRow<T, Statistic, kEpilogue, false>(arguments, part, row, chunk, held);
+      }
+      if (--chunk < 0) break;
+      LoadChunk<kHasOther>(arguments, part, chunk, /*is_first_time=*/false, 0.0f, held);
+    }
+    if constexpr (kAccess == RowAccess::kBlock) return;
   }
 }
 

@@ -43,20 +43,31 @@ bool IsWords(const RowArguments& arguments) {
          DistanceFromWord(arguments.weight) == 0 && DistanceFromWord(arguments.bias) == 0;
 }
 
+using RowKernelFunction = void (*)(RowArguments);
+
 template <typename T, RowAccess kAccess>
-auto RowKernelOf(const FusedShape& shape) {
+RowKernelFunction RowKernelOf(const FusedShape& shape) {
   switch (shape.op) {
     case Op::kRmsNorm:
+      return RowKernel<T, SumOfSquares, kAccess, Epilogue::kNone, false>;
     case Op::kAddRmsNorm:
-      return RowKernel<T, SumOfSquares, kAccess, Epilogue::kNone>;
+      return RowKernel<T, SumOfSquares, kAccess, Epilogue::kNone, true>;
     case Op::kSoftmax:
-      return RowKernel<T, MaxSum, kAccess, Epilogue::kNone>;
+      return RowKernel<T, MaxSum, kAccess, Epilogue::kNone, false>;
     case Op::kLayerNormGeluDropout:
-      if (shape.gelu_form == GeluForm::kErf) return RowKernel<T, MeanVariance, kAccess, Epilogue::kGeluErfDropout>;
-      return RowKernel<T, MeanVariance, kAccess, Epilogue::kGeluTanhDropout>;
+      if (shape.gelu_form == GeluForm::kErf) return RowKernel<T, MeanVariance, kAccess, Epilogue::kGeluErfDropout, false>;
+      return RowKernel<T, MeanVariance, kAccess, Epilogue::kGeluTanhDropout, false>;
+    case Op::kAddLayerNorm:
+      return RowKernel<T, MeanVariance, kAccess, Epilogue::kNone, true>;
     default:
-      return RowKernel<T, MeanVariance, kAccess, Epilogue::kNone>;
+      return RowKernel<T, MeanVariance, kAccess, Epilogue::kNone, false>;
   }
+}
+
+// A row a block of whole warps, which go in one pass.
+inline bool IsBlock(const RowSchedule& schedule) {
+  return schedule.block_rows == 1 && schedule.threads >= kWarpThreads && schedule.threads <= kMostBlockRowThreads &&
+         schedule.cluster_blocks == 1 && schedule.chunks == 1;
 }
 
 template <typename T>
@@ -66,12 +77,13 @@ cudaError_t LaunchRows(const FusedParams& params, const CudaLimits& limits, cuda
                               .num_rows = params.shape.num_rows,
                               .row_elems = params.shape.row_elems,
                               .num_inputs = arguments.other == nullptr ? 1 : 2,
-                              .is_words = IsWords<T>(arguments)};
+                              .is_words = IsWords<T>(arguments) && arguments.dropout.KeepsAny()};
   const RowSchedule schedule = ScheduleRows(problem, limits);
   arguments.cluster_blocks = schedule.cluster_blocks;
   arguments.chunks = schedule.chunks;
-  auto kernel = RowKernelOf<T, RowAccess::kElements>(params.shape);
-  if (problem.is_words) kernel = RowKernelOf<T, RowAccess::kWords>(params.shape);
+  RowKernelFunction kernel = RowKernelOf<T, RowAccess::kElements>(params.shape);
+  if (problem.is_words && schedule.block_rows > 1) kernel = RowKernelOf<T, RowAccess::kWords>(params.shape);
+  if (problem.is_words && IsBlock(schedule)) kernel = RowKernelOf<T, RowAccess::kBlock>(params.shape);
   if (schedule.stage_bytes > 0) kernel = RowKernelOf<T, RowAccess::kStaged>(params.shape);
   const LaunchShape shape = {.grid = dim3(static_cast<unsigned>(schedule.num_blocks)),
                              .block = dim3(static_cast<unsigned>(schedule.threads), static_cast<unsigned>(schedule.block_rows)),

@@ -14,7 +14,6 @@ constexpr int kSmallBlockThreads = 128;  // of several rows
 constexpr int kMostBlockThreads = 1024;
 constexpr int kMostClusterBlocks = 8;  // that every device with clusters grants
 constexpr std::int64_t kMostBlocks = 1 << 30;
-constexpr std::int64_t kMostStageBytes = 128 << 10;  // with as much left for weights in the L1 cache
 // Shorter rows have enough blocks on each SM: while some wait for their statistic, others read.
 constexpr std::int64_t kLeastStagedThreads = 544;
 

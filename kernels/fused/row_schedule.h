@@ -16,6 +16,9 @@ struct CudaLimits {
 // A thread holds so many elements of a row in registers, 4 or 8 words of 16 bytes.
 inline constexpr int kThreadElems = 32;
 
+// Shared memory that may be a stage; as much is left for weights in the L1 cache.
+inline constexpr int kMostStageBytes = 128 << 10;
+
 struct RowProblem {
   DataType data_type;
   std::int64_t num_rows;

@@ -18,7 +18,7 @@ namespace ridgeline::kernels::fused {
 
 extern __shared__ uint4 smem_row_stage[];  // a block's part of a row of input, then of residual
 
-template <typename T>
+template <typename T, bool kHasOther>
 class RowStage {
  public:
   __device__ explicit RowStage(const RowArguments& arguments) : arguments_(arguments) {}
@@ -39,16 +39,17 @@ class RowStage {
 
   // Takes the queued row, with its residual, whose sum it writes; then queues `next_row`.
   __device__ __forceinline__ void Take([[maybe_unused]] const RowPart<T, RowAccess::kStaged>& part,
-                                       [[maybe_unused]] std::int64_t next_row, [[maybe_unused]] Held<T>& held) {
+                                       [[maybe_unused]] std::int64_t next_row, [[maybe_unused]] float outside,
+                                       [[maybe_unused]] Held<T>& held) {
 #if __CUDA_ARCH__ >= 900
     MBarrierWait(full_, phase_);
     phase_ ^= 1;
     Held<T> addends;
-    TakeWords(part, smem_row_stage, held);
-    if (arguments_.other != nullptr) TakeWords(part, smem_row_stage + BlockWords(), addends);
+    TakeWords(part, smem_row_stage, outside, held);
+    if (kHasOther) TakeWords(part, smem_row_stage + BlockWords(), 0, addends);
     __syncthreads();
     Queue(next_row);
-    if (arguments_.other != nullptr) AddResidual(arguments_, part, 0, /*is_first_time=*/true, addends, held);
+    if (kHasOther) AddResidual(arguments_, part, 0, /*is_first_time=*/true, addends, held);
 #endif
   }
 
@@ -57,13 +58,17 @@ class RowStage {
   static __device__ __forceinline__ int BlockWords() { return static_cast<int>(blockDim.x) * kHeldWords<T>; }
   __device__ __forceinline__ int BlockBegin() const { return arguments_.cluster_blocks > 1 ? ClusterRank() * BlockElems() : 0; }
 
-  __device__ __forceinline__ void TakeWords(const RowPart<T, RowAccess::kStaged>& part, const uint4* stage,
+  __device__ __forceinline__ void TakeWords(const RowPart<T, RowAccess::kStaged>& part, const uint4* stage, float outside,
                                             Held<T>& held) const {
     const int begin = BlockBegin();
 #pragma unroll
     for (int v = 0; v < kHeldWords<T>; ++v) {
       const int column = part.Column(arguments_, 0, v);
-      if (part.HasAny(column)) held[v].bits = stage[(column - begin) / kVectorElems<T>];
+      if (part.HasAny(column)) {
+        held[v].bits = stage[(column - begin) / kVectorElems<T>];
+      } else {
+        held[v] = Vector<T>::Filled(outside);
+      }
     }
   }
 
@@ -73,13 +78,12 @@ class RowStage {
     const int begin = BlockBegin();
     const int elems = max(min(arguments_.row_elems - begin, BlockElems()), 0);
     const auto size_bytes = static_cast<std::uint32_t>(elems * sizeof(T));
-    const bool has_other = arguments_.other != nullptr;
-    MBarrierArriveExpecting(full_, has_other ? 2 * size_bytes : size_bytes);
+    MBarrierArriveExpecting(full_, kHasOther ? 2 * size_bytes : size_bytes);
     if (size_bytes == 0) return;
     const std::int64_t first = row * arguments_.row_elems + begin;
     const auto stage = static_cast<std::uint32_t>(__cvta_generic_to_shared(smem_row_stage));
     BulkLoad(stage, static_cast<const T*>(arguments_.input) + first, size_bytes, full_);
-    if (!has_other) return;
+    if (!kHasOther) return;
     const auto second = stage + static_cast<std::uint32_t>(BlockWords() * sizeof(uint4));
     BulkLoad(second, static_cast<const T*>(arguments_.other) + first, size_bytes, full_);
 #endif

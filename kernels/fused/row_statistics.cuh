@@ -72,6 +72,22 @@ struct MeanVariance {
   }
 };
 
+// Sums of a row's elements and of their squares, which merge by addition.
+struct Moments {
+  static constexpr int kFields = 2;
+  float fields[kFields] = {0, 0};
+
+  __device__ __forceinline__ float sum() const { return fields[0]; }
+  __device__ __forceinline__ float squares() const { return fields[1]; }
+
+  __device__ __forceinline__ Moments MergedOver(int lanes) const {
+    return {{SumOfLanes(fields[0], lanes), SumOfLanes(fields[1], lanes)}};
+  }
+  __device__ __forceinline__ Moments MergedWith(const Moments& other) const {
+    return {{fields[0] + other.fields[0], fields[1] + other.fields[1]}};
+  }
+};
+
 struct SumOfSquares {
   static constexpr int kFields = 1;
   float fields[kFields] = {0};

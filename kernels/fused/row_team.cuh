@@ -16,15 +16,15 @@
 namespace ridgeline::kernels::fused {
 
 inline constexpr int kMostWarps = 32;
+inline constexpr int kMostFields = 3;  // of a statistic
 inline constexpr int kMostClusterBlocks = 8;
 
 // Merges the parts of a team's warps. Two sets of slots take turns: who writes the next merge's parts has seen everybody arrive
 // at this one's, after which nobody reads the one before.
-template <typename Statistic>
 class Team {
  public:
   struct Slots {
-    Statistic warps[2][kMostWarps];
+    float warps[2][kMostWarps][kMostFields];
     float4 blocks[2][kMostClusterBlocks];
     std::uint64_t full[2];  // barriers of `blocks`
   };
@@ -41,15 +41,25 @@ class Team {
   }
 
   // `part`: of the warp, or of the team where it is narrower.
+  template <typename Statistic>
   __device__ __forceinline__ Statistic Merge(const Statistic& part) {
+    static_assert(Statistic::kFields <= kMostFields, "Slots are as large as the largest statistic.");
     const int threads = static_cast<int>(blockDim.x);
     if (threads <= kWarpThreads) return part;
     turn_ ^= 1;
-    const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;
-    if (lane == 0) slots_.warps[turn_][threadIdx.x / kWarpThreads] = part;
+    const int lane = static_cast<int>(threadIdx.x % kWarpThreads);
+    if (lane == 0) {
+#pragma unroll
+      for (int i = 0; i < Statistic::kFields; ++i) slots_.warps[turn_][threadIdx.x / kWarpThreads][i] = part.fields[i];
+    }
     __syncthreads();
     const int num_warps = threads / kWarpThreads, lanes = LanesFor(num_warps), slot = lane & (lanes - 1);
-    const Statistic block = (slot < num_warps ? slots_.warps[turn_][slot] : Statistic()).MergedOver(lanes);
+    Statistic block;
+    if (slot < num_warps) {
+#pragma unroll
+      for (int i = 0; i < Statistic::kFields; ++i) block.fields[i] = slots_.warps[turn_][slot][i];
+    }
+    block = block.MergedOver(lanes);
     return cluster_blocks_ == 1 ? block : MergeBlocks(block);
   }
 
@@ -62,6 +72,7 @@ class Team {
   // slots give every lane the result.
   static __device__ __forceinline__ int LanesFor(int slots) { return slots > 1 ? 1 << (kWarpThreads - __clz(slots - 1)) : 1; }
 
+  template <typename Statistic>
   __device__ __forceinline__ Statistic MergeBlocks(const Statistic& block) {
     Statistic part;
 #if __CUDA_ARCH__ >= 900
@@ -87,7 +98,7 @@ class Team {
   }
 
   Slots& slots_;
-  const int cluster_blocks_;
+  const int cluster_blocks_;  // known to the compiler where it is 1 for all rows
   int turn_ = 0;
   std::uint32_t parity_ = 0;
 };

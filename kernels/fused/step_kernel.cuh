@@ -137,7 +137,7 @@ struct ReduceArguments {
 // A row each warp, or each block.
 template <typename T, typename Part>
 __global__ void __launch_bounds__(1024) ReduceStepKernel(const __grid_constant__ ReduceArguments step) {
-  __shared__ typename Team<Part>::Slots smem_slots;
+  __shared__ Team::Slots smem_slots;
   constexpr int kElems = kVectorElems<T>;
   const std::int64_t row = std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   Part part;
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(1024) ReduceStepKernel(const __grid_constant__
       }
     }
   }
-  part = Team<Part>(smem_slots, 1).Merge(part.MergedOver(kWarpThreads));
+  part = Team(smem_slots, 1).Merge(part.MergedOver(kWarpThreads));
   if (row >= step.num_rows || threadIdx.x != 0) return;
   const bool is_mean = step.kind == StepKind::kRowMean || step.kind == StepKind::kRowMeanSquare;
   step.result[row] = is_mean ? part.fields[0] / static_cast<float>(step.row_elems) : part.fields[0];

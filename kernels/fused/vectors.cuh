@@ -19,6 +19,13 @@ namespace ridgeline::kernels::fused {
 template <typename T>
 inline constexpr int kVectorElems = 16 / sizeof(T);
 
+template <typename Pair>
+__device__ __forceinline__ Pair AsPair(std::uint32_t bits) {
+  Pair pair;
+  memcpy(&pair, &bits, sizeof(bits));
+  return pair;
+}
+
 // Elements as memory has them.
 template <typename T>
 struct Vector {
@@ -50,7 +57,20 @@ struct Vector {
     }
     return {make_uint4(words[0], words[1], words[2], words[3])};
   }
+
+  static __device__ __forceinline__ Vector Filled(float value) {
+    float values[kVectorElems<T>];
+#pragma unroll
+    for (float& element : values) element = value;
+    return Pack(values);
+  }
 };
+
+template <typename T>
+constexpr Vector<T> OnesVector() {
+  constexpr std::uint32_t kBits = std::is_same_v<T, float> ? 0x3f800000 : std::is_same_v<T, __half> ? 0x3c003c00 : 0x3f803f80;
+  return {{kBits, kBits, kBits, kBits}};
+}
 
 // Elements [0, end) of an array, where a vector may reach over either end.
 template <typename Index>

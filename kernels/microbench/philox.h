@@ -10,18 +10,42 @@ namespace ridgeline::kernels::microbench {
 using PhiloxCounter = std::array<std::uint32_t, 4>;  // least significant word first; also a block of random bits
 using PhiloxKey = std::array<std::uint32_t, 2>;
 
-constexpr PhiloxCounter Philox4x32(PhiloxCounter counter, PhiloxKey key) {
-  constexpr int kRounds = 10;
+inline constexpr int kPhiloxRounds = 10;
+using PhiloxRoundKeys = std::array<PhiloxKey, kPhiloxRounds>;
+
+constexpr PhiloxKey NextRoundKey(PhiloxKey key) {
+  constexpr PhiloxKey kWeyl = {0x9E3779B9u, 0xBB67AE85u};  // golden ratio; sqrt(3) - 1
+  return {key[0] + kWeyl[0], key[1] + kWeyl[1]};
+}
+
+constexpr PhiloxCounter PhiloxRound(PhiloxCounter counter, PhiloxKey key) {
   constexpr std::uint64_t kMultiplier0 = 0xD2511F53u;
   constexpr std::uint64_t kMultiplier1 = 0xCD9E8D57u;
-  constexpr PhiloxKey kWeyl = {0x9E3779B9u, 0xBB67AE85u};  // golden ratio; sqrt(3) - 1
-  for (int round = 0; round < kRounds; ++round) {
-    const std::uint64_t product0 = kMultiplier0 * counter[0];
-    const std::uint64_t product1 = kMultiplier1 * counter[2];
-    counter = {static_cast<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(product1),
-               static_cast<std::uint32_t>(product0 >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(product0)};
-    key = {key[0] + kWeyl[0], key[1] + kWeyl[1]};
+  const std::uint64_t product0 = kMultiplier0 * counter[0];
+  const std::uint64_t product1 = kMultiplier1 * counter[2];
+  return {static_cast<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(product1),
+          static_cast<std::uint32_t>(product0 >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(product0)};
+}
+
+constexpr PhiloxCounter Philox4x32(PhiloxCounter counter, PhiloxKey key) {
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    counter = PhiloxRound(counter, key);
+    key = NextRoundKey(key);
   }
+  return counter;
+}
+
+// The same, for those who use a key often and keep the keys of its rounds.
+constexpr PhiloxRoundKeys RoundKeysOf(PhiloxKey key) {
+  PhiloxRoundKeys keys = {};
+  for (PhiloxKey& round_key : keys) {
+    round_key = key;
+    key = NextRoundKey(key);
+  }
+  return keys;
+}
+constexpr PhiloxCounter Philox4x32Of(PhiloxCounter counter, const PhiloxRoundKeys& keys) {
+  for (int round = 0; round < kPhiloxRounds; ++round) counter = PhiloxRound(counter, keys[round]);
   return counter;
 }
 

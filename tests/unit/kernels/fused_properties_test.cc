@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <tuple>
@@ -78,6 +79,39 @@ TEST_P(FusedPropertiesTest, VarianceKeepsItsDigits) {
       for (std::int64_t i = 0; i < 3 * columns; ++i) fused_case.input().Set(i, 512 + static_cast<double>(i * 7 % 5));
       if (op == Op::kAddLayerNorm) {
         for (std::int64_t i = 0; i < 3 * columns; ++i) fused_case.other().Set(i, 0);
+      }
+      EXPECT_TRUE(IsRight(fused_case, Mode::kFused));
+    }
+  }
+}
+
+// Means at every distance from 0, in elements' standard deviations: near it sums of squares will do, and far from it they
+// won't.
+TEST_P(FusedPropertiesTest, MeansOfEveryDistance) {
+  for (const Op op : {Op::kLayerNorm, Op::kRmsNorm, Op::kAddLayerNorm}) {
+    for (const std::int64_t columns : {40, 200, 1000, 4096, 9000, 70000}) {
+      constexpr double kDistances[] = {0, 0.5, -2.7, 2.8, -2.9, 3.1, 10, -300};
+      constexpr std::int64_t kRows = std::size(kDistances);
+      FusedCase fused_case(ShapeOf(op, GetParam(), {kRows, columns}), Seed(columns));
+      for (std::int64_t row = 0; row < kRows; ++row) {
+        for (std::int64_t i = row * columns; i < (row + 1) * columns; ++i) {
+          fused_case.input().Set(i, fused_case.input().Get(i) + kDistances[row]);
+        }
+      }
+      EXPECT_TRUE(IsRight(fused_case, Mode::kFused));
+    }
+  }
+}
+
+// Squares that float32 does not hold, or holds with few digits.
+TEST_P(FusedPropertiesTest, SmallElements) {
+  for (const Op op : {Op::kLayerNorm, Op::kRmsNorm}) {
+    for (const std::int64_t columns : kColumns) {
+      FusedShape shape = ShapeOf(op, GetParam(), {3, columns});
+      shape.epsilon = 1e-12;
+      FusedCase fused_case(shape, Seed(columns));
+      for (std::int64_t i = 0; i < 3 * columns; ++i) {
+        fused_case.input().Set(i, std::ldexp(fused_case.input().Get(i), i < columns ? -12 : i < 2 * columns ? -20 : -24));
       }
       EXPECT_TRUE(IsRight(fused_case, Mode::kFused));
     }
