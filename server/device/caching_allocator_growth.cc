@@ -23,7 +23,7 @@ constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kChunksOfGrowth = 8;
 
 // Above the most that was ever allocated, growing segments hold on to this share of it, and some for rounding.
-constexpr std::int64_t kSlackShare = 16;
+constexpr std::int64_t kSlackShare = 32;
 
 std::int64_t WholeSteps(std::int64_t bytes) { return bytes / kSegmentAlignmentBytes * kSegmentAlignmentBytes; }
 
@@ -125,12 +125,18 @@ Block* CachingAllocator::Materialise(const Run& run, std::int64_t block_bytes) {
   }
   // Nobody else's while room is made.
   for (const Part& part : parts) part.block->state = part.block->IsMapped() ? BlockState::kLive : BlockState::kClaimed;
+  char* const end = run.begin + block_bytes;
+  // What the block leaves of the last part stays anybody's, and may go to make room.
+  if (run.last->IsMapped() && run.last->end() > end) {
+    Block& rest = segments_.Split(*run.last, end - run.last->data);
+    rest.state = parts.back().state;
+    ParkAgain(rest);
+  }
   bool is_mapped = run.map_bytes == 0;
   if (!is_mapped) {
     ShedFor(run.map_bytes, block_bytes);
     is_mapped = MakeRoom(run.map_bytes);
   }
-  char* const end = run.begin + block_bytes;
   for (Part& part : parts) {
     if (!is_mapped || part.state != BlockState::kUnmapped) continue;
     char* const begin = std::max(part.block->data, run.begin);

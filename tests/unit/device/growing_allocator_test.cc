@@ -57,6 +57,19 @@ TEST_F(GrowingAllocatorTest, HolesMoveToWhereMemoryIsNeeded) {
   EXPECT_EQ(allocator_.stats().retries, 0) << "memory was not short";
 }
 
+TEST_F(GrowingAllocatorTest, WhatABlockLeavesOfItsNeighboursMakesRoomForIt) {
+  Buffer low = Allocate(0, 320 * kMiB);
+  Buffer hole = Allocate(0, 80 * kMiB);
+  Buffer high = Allocate(0, 320 * kMiB);
+  hole = Buffer();
+  allocator_.EmptyCache();
+  low = Buffer();
+  high = Buffer();
+  EXPECT_EQ(reserved_bytes(), 640 * kMiB);
+  const Buffer across = Allocate(0, 480 * kMiB);  // all of `low`, the hole, a quarter of `high`
+  EXPECT_LE(reserved_bytes(), 640 * kMiB) << "the hole is made of what the rest of `high` gave back";
+}
+
 TEST_F(GrowingAllocatorTest, TheWholeLimitIsForOneAfterMany) {
   std::vector<Buffer> buffers;
   for (int i = 0; i < 100; ++i) buffers.push_back(Allocate(i % 3, 10 * kMiB));
