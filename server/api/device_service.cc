@@ -13,6 +13,7 @@
 #include "server/api/memory_converter.h"
 #include "server/api/trace_stream.h"
 #include "server/api/unary.h"
+#include "server/base/clock.h"
 #include "server/base/status_macros.h"
 #include "server/base/version.h"
 #include "server/engine/kv_cache/kv_cache_store.h"
@@ -121,7 +122,7 @@ class DeviceService : public RawDeviceService {
     message.set_l3_cache_bytes(info.l3_cache_bytes);
     message.set_instance_id(shared_.instance_id());
     message.set_server_version(std::string(base::Version()));
-    message.mutable_uptime()->set_seconds(absl::ToInt64Seconds(absl::Now() - start_));
+    message.mutable_uptime()->set_seconds(absl::ToInt64Seconds(base::Clock::Real().Now() - start_));
     const std::optional<device::GpuStatus> gpu = engine_.device().gpu_status();
     if (gpu.has_value()) Convert(*gpu, *message.mutable_gpu());
   }
@@ -143,7 +144,7 @@ class DeviceService : public RawDeviceService {
   RpcContext& shared_;
   engine::Engine& engine_;
   const std::string selection_reason_;
-  const absl::Time start_ = absl::Now();
+  const absl::Time start_ = base::Clock::Real().Now();
   MethodMetrics& get_device_;
   MethodMetrics& get_load_;
   MethodMetrics& capture_trace_;

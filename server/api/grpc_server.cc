@@ -34,6 +34,7 @@
 #include "server/api/kv_cache_service.h"
 #include "server/api/rpc.h"
 #include "server/api/unknown_method.h"
+#include "server/base/clock.h"
 #include "server/base/status_macros.h"
 
 namespace ridgeline::api {
@@ -131,7 +132,7 @@ class GrpcServerImpl : public GrpcServer {
   }
 
   void Shutdown(absl::Duration timeout) override {
-    server_->Shutdown(absl::ToChronoTime(absl::Now() + timeout));
+    server_->Shutdown(absl::ToChronoTime(base::SystemTime() + timeout));
     server_->Wait();
     server_.reset();
   }

@@ -11,6 +11,7 @@
 #include "server/api/byte_buffer.h"
 #include "server/api/server_credentials.h"
 #include "server/api/status_to_grpc.h"
+#include "server/base/clock.h"
 #include "server/base/log.h"
 #include "server/base/trace_context.h"
 
@@ -36,6 +37,13 @@ std::string FindMetadata(const grpc::ServerContextBase& context, const char* key
   const auto found = context.client_metadata().find(key);
   if (found == context.client_metadata().end()) return "";
   return {found->second.data(), found->second.size()};
+}
+
+// gRPC keeps deadlines on a steady clock and says them on the system's, as that is now; ours goes its own way.
+absl::Time DeadlineOf(const grpc::ServerContextBase& context) {
+  const std::chrono::system_clock::time_point deadline = context.deadline();
+  if (deadline == std::chrono::system_clock::time_point::max()) return absl::InfiniteFuture();
+  return base::Clock::Real().Now() + (absl::FromChrono(deadline) - base::SystemTime());
 }
 
 // Lines about faults: enough to see what goes wrong.
@@ -95,7 +103,7 @@ Rpc::Rpc(RpcContext& shared, MethodMetrics& metrics, grpc::ServerContextBase& co
       metrics_(metrics),
       context_(context),
       origin_(OriginOf(shared.NextRequestId(), context)),
-      arrival_(absl::Now()) {
+      arrival_(base::Clock::Real().Now()) {
   // Initial too: proxies learn by it which node is which instance, and most of them don't see trailers.
   context.AddInitialMetadata(kInstanceKey, shared.instance_id());
   context.AddTrailingMetadata(kInstanceKey, shared.instance_id());
@@ -103,12 +111,7 @@ Rpc::Rpc(RpcContext& shared, MethodMetrics& metrics, grpc::ServerContextBase& co
 }
 
 engine::CallContext Rpc::call_context() const {
-  const std::chrono::system_clock::time_point deadline = context_.deadline();
-  return {.origin = origin_,
-          .caller = caller(),
-          .deadline =
-              deadline == std::chrono::system_clock::time_point::max() ? absl::InfiniteFuture() : absl::FromChrono(deadline),
-          .max_answer_bytes = kMaxAnswerTensorBytes};
+  return {.origin = origin_, .caller = caller(), .deadline = DeadlineOf(context_), .max_answer_bytes = kMaxAnswerTensorBytes};
 }
 
 engine::kv_cache::Caller Rpc::caller() const {
@@ -123,7 +126,7 @@ void Rpc::LogCall(const absl::Status& status, absl::Duration duration) const {
   if (!base::IsLogged(level)) return;
   std::int64_t held_back = 0;
   if (is_fault) {
-    const std::optional<std::int64_t> admitted = shared_.fault_lines().Admit(absl::Now());
+    const std::optional<std::int64_t> admitted = shared_.fault_lines().Admit(base::Clock::Real().Now());
     if (!admitted.has_value()) return;
     held_back = *admitted;
   }
@@ -142,7 +145,7 @@ void Rpc::LogCall(const absl::Status& status, absl::Duration duration) const {
 }
 
 grpc::Status Rpc::Close(const absl::Status& status) {
-  const absl::Time now = absl::Now();
+  const absl::Time now = base::Clock::Real().Now();
   grpc::Status wire = ToGrpc(status, origin_.request_id);
   metrics_.Count(wire.error_code(), now - arrival_);
   LogCall(status, now - arrival_);

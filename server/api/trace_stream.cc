@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "grpcpp/alarm.h"
 #include "ridgeline/v1/trace.pb.h"
 #include "server/api/byte_buffer.h"
+#include "server/base/clock.h"
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
 #include "server/engine/trace/chrome_trace.h"
@@ -72,12 +72,12 @@ class TraceReactor final : public TraceReactorBase {
   void Start(grpc::ByteBuffer& wire_request) {
     const absl::StatusOr<Plan> plan = ReadRequest(wire_request);
     absl::Status status = plan.status();
-    if (status.ok()) status = engine_.trace().Begin(absl::Now(), static_cast<std::size_t>(plan->max_records));
+    if (status.ok()) status = engine_.trace().Begin(base::Clock::Real().Now(), static_cast<std::size_t>(plan->max_records));
     if (!status.ok()) {
       Finish(rpc_.Close(status));
       return;
     }
-    alarm_.Set(absl::ToChronoTime(absl::Now() + plan->duration), [this](bool in_time) { StopCapturing(in_time); });
+    alarm_.Set(absl::ToChronoTime(base::SystemTime() + plan->duration), [this](bool in_time) { StopCapturing(in_time); });
   }
 
   void OnCancel() override { alarm_.Cancel(); }
@@ -94,7 +94,7 @@ class TraceReactor final : public TraceReactorBase {
 
  private:
   void StopCapturing(bool in_time) {
-    const engine::TraceRecords records = engine_.trace().End(absl::Now());
+    const engine::TraceRecords records = engine_.trace().End(base::Clock::Real().Now());
     if (!in_time) {
       Finish(rpc_.Close(absl::CancelledError("the capture was cancelled")));
       return;

@@ -9,8 +9,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "server/base/clock.h"
 
 namespace ridgeline::base {
 namespace {
@@ -118,7 +118,7 @@ std::string FormatLogLine(LogLevel level, std::string_view message, const std::v
 
 void Log(LogLevel level, std::string_view message, const std::vector<LogField>& fields) {
   if (!IsLogged(level)) return;
-  const std::string time = absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone());
+  const std::string time = absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", SystemTime(), absl::UTCTimeZone());
   std::string line = Format(log_format.load(std::memory_order_relaxed), time, level, message, fields);
   line += '\n';
   while (::write(STDERR_FILENO, line.data(), line.size()) < 0 && errno == EINTR) {

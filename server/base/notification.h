@@ -2,9 +2,9 @@
 #pragma once
 
 #include "absl/base/thread_annotations.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "server/base/check.h"
+#include "server/base/clock.h"
 #include "server/base/mutex.h"
 
 namespace ridgeline::base {
@@ -32,10 +32,10 @@ class Notification {
 
   // False if `timeout` passed first.
   bool WaitWithTimeout(absl::Duration timeout) const ABSL_LOCKS_EXCLUDED(mutex_) {
-    const absl::Time deadline = absl::Now() + timeout;
+    const absl::Time deadline = Clock::Real().Now() + timeout;
     MutexLock lock(&mutex_);
     while (!notified_) {
-      const absl::Duration left = deadline - absl::Now();
+      const absl::Duration left = deadline - Clock::Real().Now();
       if (left <= absl::ZeroDuration()) return false;
       changed_.WaitWithTimeout(&mutex_, left);
     }

@@ -4,8 +4,8 @@
 #include <optional>
 #include <variant>
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "server/base/clock.h"
 #include "server/engine/benchmark/table.h"
 
 namespace ridgeline::engine {
@@ -54,7 +54,7 @@ void BenchmarkMetrics::Note(const benchmark::Event& event, Run& run) {
     best->second.bytes_per_second.Set(IfAny(run.bytes_per_second));
     best->second.flops_per_second.Set(IfAny(run.flops_per_second));
     best->second.roof_fraction.Set(IfAny(run.roof_fraction));
-    best->second.end_time_seconds.Set(absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()));
+    best->second.end_time_seconds.Set(absl::ToDoubleSeconds(base::SystemTime() - absl::UnixEpoch()));
   }
 }
 

@@ -3,10 +3,10 @@
 #include <cstddef>
 #include <string>
 
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "kernels/common/data_type.h"
 #include "kernels/fused/op_info.h"
+#include "server/base/clock.h"
 #include "server/base/version.h"
 
 namespace ridgeline::engine {
@@ -117,7 +117,7 @@ EngineMetrics::EngineMetrics(MetricsRegistry& registry, const device::Device& de
   ExportRoofline(registry, roofline);
   registry.AddGauge("ridgeline_lanes", "Requests that can run at the same time.").Set(device.num_lanes());
   registry.AddGauge("ridgeline_start_time_seconds", "When this daemon started.")
-      .Set(absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()));
+      .Set(absl::ToDoubleSeconds(base::SystemTime() - absl::UnixEpoch()));
   if (const auto status = device.gpu_status(); status.has_value()) gpu_.emplace(registry, status->uuid);
 }
 

@@ -5,6 +5,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "server/base/clock.h"
 #include "server/base/log.h"
 #include "server/base/status_macros.h"
 #include "server/device/buffer.h"
@@ -102,7 +103,7 @@ absl::StatusOr<Roofline> MeasureRoofline(device::Device& device) {
   Roofline roofline;
   roofline.device = info.name;
   roofline.theoretical_bytes_per_second = info.theoretical_bytes_per_second;
-  roofline.measure_time = absl::Now();
+  roofline.measure_time = base::SystemTime();
   RIDGELINE_ASSIGN_OR_RETURN(roofline.bytes_per_second, MeasureBytesPerSecond(lane, info));
   for (const DataType type : {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16}) {
     RIDGELINE_ASSIGN_OR_RETURN(const double flops_per_second, MeasureFlopsPerSecond(lane, type, GemmSize(info)));
