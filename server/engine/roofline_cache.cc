@@ -114,7 +114,10 @@ absl::Status WriteRooflineFile(const std::string& path, std::string_view text) {
   std::ofstream file(aside, std::ios::binary | std::ios::trunc);
   file << text;
   file.close();
-  if (!file) return absl::UnavailableError(absl::StrCat("cannot write ", aside));
+  if (!file) {
+    std::filesystem::remove(aside, error);
+    return absl::UnavailableError(absl::StrCat("cannot write ", aside));
+  }
   std::filesystem::rename(aside, target, error);
   if (!error) return absl::OkStatus();
   std::filesystem::remove(aside, error);

@@ -144,5 +144,54 @@ TEST_F(PagedFaultTest, EveryCallOfAnExportMayFailAndTheChunkComesAgain) {
   ExpectAsModelled();
 }
 
+TEST_F(PagedFaultTest, EveryCallOfAnImportMayFailAndTheChunkIsSentAgain) {
+  const SequenceHeader header{.layers = kLayers,
+                              .kv_heads = kKvHeads,
+                              .head_dim = kHeadDim,
+                              .value_head_dim = kValueHeadDim,
+                              .data_type = kernels::DataType::kFloat32,
+                              .lengths = {6, 0}};
+  const std::int64_t pages_before = used_pages();
+  ASSERT_OK_AND_ASSIGN(auto writer, engine_->ImportSequence({}, "kvCaches/c", "copy", header));
+  bool failed = true;
+  for (std::int64_t n = 0; failed; ++n) {
+    SCOPED_TRACE(n);
+    Awaited<absl::Status> written;
+    device_->FailCall(n, Injected());
+    writer->Append({.layer = 0,
+                    .token_begin = 0,
+                    .key = RandomTensor({6, kKvHeads, kHeadDim}, 1),
+                    .value = RandomTensor({6, kKvHeads, kValueHeadDim}, 2)},
+                   {.origin = {.request_id = "test"}}, written.Callback());
+    failed = !written.Wait().ok();
+    if (failed) {
+      EXPECT_THAT(written.Wait(), StatusIs(absl::StatusCode::kInternal));
+    } else {
+      EXPECT_GE(n, 3);
+    }
+  }
+  device_->FailCall(-1, absl::OkStatus());
+  EXPECT_THAT(writer->Commit(), IsOk());
+  ASSERT_OK(engine_->kv_caches().DeleteSequence({}, NameOf("c", "copy")));
+  EXPECT_EQ(used_pages(), pages_before);
+  ExpectAsModelled();
+}
+
+TEST_F(PagedFaultTest, ACacheWhoseArenaIsNotToBeHadLeavesNoTrace) {
+  const std::int64_t bytes_before = device_->memory_stats().allocated_bytes;
+  const auto create = [&] {
+    Awaited<absl::StatusOr<kv_cache::CacheInfo>> made;
+    engine_->CreateKvCache(CacheRequest("more", 4), {.origin = {.request_id = "test"}}, made.Callback());
+    return made.Wait().status();
+  };
+  device_->FailCall(0, Injected());
+  EXPECT_THAT(create(), StatusIs(absl::StatusCode::kInternal, ::testing::HasSubstr("injected")));
+  EXPECT_EQ(device_->memory_stats().allocated_bytes, bytes_before);
+  EXPECT_THAT(create(), IsOk());
+  ASSERT_OK(engine_->kv_caches().DeleteCache({}, "kvCaches/more"));
+  EXPECT_EQ(device_->memory_stats().allocated_bytes, bytes_before);
+  ExpectAsModelled();
+}
+
 }  // namespace
 }  // namespace ridgeline::engine

@@ -1,15 +1,18 @@
 #include "server/engine/roofline.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/engine/roofline_cache.h"
+#include "tests/support/file_size_limit.h"
 #include "tests/support/flaky_device.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/engine/requests.h"
@@ -17,6 +20,8 @@
 namespace ridgeline::engine {
 namespace {
 
+using support::IsOk;
+using support::IsOkAndHolds;
 using support::StatusIs;
 
 class RooflineFileTest : public ::testing::Test {
@@ -93,6 +98,19 @@ TEST_F(RooflineFileTest, AFileThatCannotBeWrittenIsNoError) {
   std::ofstream(folder_ / "file") << "not a folder";
   ASSERT_OK_AND_ASSIGN(const Roofline measured, LoadOrMeasureRoofline(device_, folder_ / "file" / "roofline"));
   EXPECT_FALSE(measured.cached);
+}
+
+TEST_F(RooflineFileTest, AFullDiskKeepsTheOldFileAndLeavesNoPartOfTheNew) {
+  ASSERT_THAT(WriteRooflineFile(path_, "old"), IsOk());
+  const auto before = signal(SIGXFSZ, SIG_IGN);
+  {
+    const support::FileSizeLimit limit(100);
+    EXPECT_THAT(WriteRooflineFile(path_, std::string(1000, 'x')), StatusIs(absl::StatusCode::kUnavailable));
+  }
+  signal(SIGXFSZ, before);
+  EXPECT_THAT(ReadRooflineFile(path_), IsOkAndHolds("old"));
+  const std::filesystem::directory_iterator files(std::filesystem::path(path_).parent_path());
+  EXPECT_EQ(std::distance(begin(files), end(files)), 1);
 }
 
 TEST_F(RooflineFileTest, ADeviceThatFailsIsAnError) {
