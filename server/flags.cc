@@ -77,6 +77,10 @@ ABSL_FLAG(absl::Duration, peer_timeout, absl::Seconds(40),
           "How long a client may leave a ping unanswered; then its calls are cancelled, and what they hold is free again.");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
           "After SIGTERM or SIGINT: how long admitted work may take to finish before it is cancelled.");
+ABSL_FLAG(
+    absl::Duration, session_drain_timeout, absl::ZeroDuration(),
+    "After SIGTERM or SIGINT, before --drain_timeout: how long the KV caches that there are may still be used, until their "
+    "clients delete them or their leases run out; new ones and work of none are refused. 0: they go at once.");
 ABSL_FLAG(std::string, roofline_cache, "auto",
           "File that keeps the measured peaks between starts. auto: ridgeline/roofline in $XDG_CACHE_HOME or ~/.cache. Empty: "
           "measure at each start.");
@@ -278,6 +282,10 @@ absl::StatusOr<DaemonConfig> ReadFlags() {
   config.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
   if (config.drain_timeout < absl::ZeroDuration()) {
     return BadFlag("drain_timeout", absl::FormatDuration(config.drain_timeout), "it must not be negative");
+  }
+  config.session_drain_timeout = absl::GetFlag(FLAGS_session_drain_timeout);
+  if (config.session_drain_timeout < absl::ZeroDuration()) {
+    return BadFlag("session_drain_timeout", absl::FormatDuration(config.session_drain_timeout), "it must not be negative");
   }
   config.roofline_cache = ReadCachePath();
   RIDGELINE_RETURN_IF_ERROR(ReadLog(config));

@@ -24,6 +24,7 @@ struct DaemonConfig {
   api::GrpcServerOptions grpc;
   std::string metrics_address;  // empty: no metrics port
   std::string roofline_cache;   // path; empty: measure at each start
+  absl::Duration session_drain_timeout;
   absl::Duration drain_timeout;
   base::LogLevel log_level = base::LogLevel::kInfo;
   base::LogFormat log_format = base::LogFormat::kText;

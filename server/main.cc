@@ -51,6 +51,7 @@ void End(int why) {
 absl::Status CatchSignals() {
   if (pipe2(end_pipe, O_CLOEXEC) != 0) return absl::UnavailableError("no pipe for signals could be made");
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // a log that may not grow is like a full disk: no reason to end
   struct sigaction action = {};
   action.sa_handler = End;
   action.sa_flags = SA_RESTART;
@@ -136,14 +137,19 @@ void Announce(const Daemon& daemon) {
   }
 }
 
-// NOT_SERVING first, then no new work; what was admitted is answered within the timeout.
+// The sessions that there are go on until their clients or their leases end them, within the timeout.
+void DrainSessions(absl::Duration timeout, Daemon& daemon) {
+  if (daemon.engine->DrainSessions(timeout)) return;
+  Log(LogLevel::kWarning, "sessions cut off", {{"kv_caches", daemon.engine->kv_caches().statistics().caches}});
+}
+
+// No new work; what was admitted is answered within the timeout.
 bool Drain(absl::Duration timeout, Daemon& daemon) {
-  const absl::Time deadline = absl::Now() + timeout;
-  daemon.grpc_server->SetServing(false);
+  const absl::Time deadline = base::Clock::Real().Now() + timeout;
   const bool finished = daemon.engine->Drain(timeout);
   // Answers are still on their way to their readers; idle streams are closed after a moment.
   constexpr absl::Duration kFlush = absl::Seconds(5);
-  daemon.grpc_server->Shutdown(std::min(kFlush, std::max(deadline - absl::Now(), absl::Milliseconds(100))));
+  daemon.grpc_server->Shutdown(std::min(kFlush, std::max(deadline - base::Clock::Real().Now(), absl::Milliseconds(100))));
   return finished;
 }
 
@@ -173,8 +179,13 @@ int Run() {
     // Without destructors: what they would give back is the lost device's, and goes with the process.
     _exit(EXIT_FAILURE);
   }
-  Log(LogLevel::kInfo, "draining", {{"signal", why}, {"timeout", absl::FormatDuration(config->drain_timeout)}});
+  Log(LogLevel::kInfo, "draining",
+      {{"signal", why},
+       {"session_timeout", absl::FormatDuration(config->session_drain_timeout)},
+       {"timeout", absl::FormatDuration(config->drain_timeout)}});
   ExitOnNextEnd();
+  daemon.grpc_server->SetServing(false);
+  if (config->session_drain_timeout > absl::ZeroDuration()) DrainSessions(config->session_drain_timeout, daemon);
   const bool finished = Drain(config->drain_timeout, daemon);
   Log(finished ? LogLevel::kInfo : LogLevel::kWarning, "stopped", {{"all_work_finished", finished ? "true" : "false"}});
   return finished ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -1,9 +1,11 @@
 #include "server/engine/engine.h"
 
+#include <atomic>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "kernels/attention/cost.h"
 #include "kernels/common/saturating.h"
 #include "server/base/error.h"
@@ -21,6 +23,7 @@
 #include "server/engine/random_rows.h"
 #include "server/engine/report.h"
 #include "server/engine/scheduler.h"
+#include "server/engine/scheduler_errors.h"
 #include "server/engine/sequence_reader.h"
 #include "server/engine/sequence_writer.h"
 #include "server/engine/validate_attend.h"
@@ -66,13 +69,13 @@ class EngineImpl final : public Engine {
             SchedulerOptions{options.max_queued_requests, options.max_queued_bytes, options.batches, options.serving_waits},
             device, clock, metrics_.scheduler(), answer_threads_, trace_)),
         instrument_(device, roofline_, clock, *scheduler_, options.serving_waits),
-        on_scrape_(metrics.OnScrape(
-            [this] { metrics_.UpdateOnScrape(scheduler_->load(), health(), kv_caches_.statistics(), device_); })) {}
+        on_scrape_(metrics.OnScrape([this] { metrics_.UpdateOnScrape(load(), health(), kv_caches_.statistics(), device_); })) {}
 
   ~EngineImpl() override { scheduler_->Drain(absl::InfiniteDuration()); }
 
   std::shared_ptr<Call> Attend(AttendRequest request, CallContext context, AttendDone done) override {
     if (request.paged.has_value()) return AttendPaged(std::move(request), std::move(context), done);
+    if (serves_sessions_only_) return Refuse(DrainingTakesNoWork(), done);
     const absl::Time arrival = clock_.Now();
     absl::StatusOr<AttendProblem> problem = ValidateAttend(std::move(request));
     if (!problem.ok()) return Refuse(problem.status(), done);
@@ -114,6 +117,7 @@ class EngineImpl final : public Engine {
       done(status);
       return nullptr;
     };
+    if (serves_sessions_only_ && request.op != kernels::fused::Op::kRopeAppend) return refuse(DrainingTakesNoWork());
     absl::StatusOr<FuseProblem> problem = ValidateFuse(context.caller, std::move(request), kv_caches_);
     if (!problem.ok()) return refuse(problem.status());
     absl::Status fits = CheckAnswerSize(problem->answer_bytes(), context.max_answer_bytes, "");
@@ -126,6 +130,10 @@ class EngineImpl final : public Engine {
 
   std::shared_ptr<Call> CreateKvCache(kv_cache::CreateCacheRequest request, CallContext context,
                                       CreateKvCacheDone done) override {
+    if (serves_sessions_only_) {
+      done(DrainingTakesNoWork());
+      return nullptr;
+    }
     return cache_maker_.Make(context, std::move(request), std::move(done));
   }
 
@@ -147,6 +155,10 @@ class EngineImpl final : public Engine {
 
   std::shared_ptr<Call> Benchmark(benchmark::Request request, CallContext context, benchmark::TellEvent tell,
                                   benchmark::Done done) override {
+    if (serves_sessions_only_) {
+      done(DrainingTakesNoWork());
+      return nullptr;
+    }
     auto count_and_tell = [this, run = BenchmarkMetrics::Run{.benchmark = request.name, .is_default = request.axes.empty()},
                            tell = std::move(tell)](benchmark::Event event) mutable {
       metrics_.benchmarks().Note(event, run);
@@ -155,9 +167,28 @@ class EngineImpl final : public Engine {
     return instrument_.Start(std::move(request), std::move(context), std::move(count_and_tell), std::move(done));
   }
 
-  bool Drain(absl::Duration timeout) override { return scheduler_->Drain(timeout); }
+  bool DrainSessions(absl::Duration timeout) override {
+    constexpr absl::Duration kLookAgain = absl::Milliseconds(50);
+    serves_sessions_only_ = true;
+    const absl::Time end = base::Clock::Real().Now() + timeout;
+    while (true) {
+      kv_caches_.SweepExpired();
+      if (kv_caches_.statistics().caches == 0) return true;
+      if (base::Clock::Real().Now() >= end) return false;
+      absl::SleepFor(kLookAgain);
+    }
+  }
+
+  bool Drain(absl::Duration timeout) override {
+    serves_sessions_only_ = true;
+    return scheduler_->Drain(timeout);
+  }
   kv_cache::KvCacheStore& kv_caches() override { return kv_caches_; }
-  Load load() const override { return scheduler_->load(); }
+  Load load() const override {
+    Load load = scheduler_->load();
+    load.draining = load.draining || serves_sessions_only_;
+    return load;
+  }
   const Roofline& roofline() const override { return roofline_; }
   device::Device& device() override { return device_; }
   TraceRecorder& trace() override { return trace_; }
@@ -235,6 +266,7 @@ class EngineImpl final : public Engine {
 
   device::Device& device_;
   const base::Clock& clock_;
+  std::atomic<bool> serves_sessions_only_{false};  // as far as it serves: it drains
   const Roofline roofline_;
   EngineMetrics metrics_;
   kv_cache::KvCacheStore kv_caches_;

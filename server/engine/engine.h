@@ -99,6 +99,11 @@ class Engine {
   virtual std::shared_ptr<Call> Benchmark(benchmark::Request request, CallContext context, benchmark::TellEvent tell,
                                           benchmark::Done done) = 0;
 
+  // From now on there will be no new caches, and no work but that of those there are: what else comes is refused as while
+  // draining. Waits until no cache is left, be it that its client deleted it or that its lease ran out. False if `timeout` came
+  // first: then the rest goes with the process.
+  virtual bool DrainSessions(absl::Duration timeout) = 0;
+
   // Refuses new work from now on and waits until admitted work has finished. False if `timeout` came first; what is left is
   // then cancelled, and waited for.
   virtual bool Drain(absl::Duration timeout) = 0;

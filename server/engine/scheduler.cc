@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "server/base/error.h"
 #include "server/base/status_macros.h"
 #include "server/engine/scheduler_errors.h"
@@ -70,7 +69,7 @@ std::shared_ptr<Call> Scheduler::Submit(std::unique_ptr<Work> work, WorkTraits t
 }
 
 absl::Status Scheduler::Admit(const std::shared_ptr<Task>& task, absl::Time now, Decisions& decisions) {
-  if (draining_) return Draining("the server is draining and takes no new work");
+  if (draining_) return DrainingTakesNoWork();
   if (task->traits.deadline <= now) return DeadlineExceeded();
   if (num_exclusive_ > 0 && !serving_waits_) return DeviceIsTaken();
   // Who waits in vain makes room. Swept only when room is short: otherwise that is done when a lane is free.
@@ -164,11 +163,11 @@ void Scheduler::Cancel(const std::shared_ptr<Task>& task, const absl::Status& st
 }
 
 bool Scheduler::Drain(absl::Duration timeout) {
-  const absl::Time end = absl::Now() + timeout;
+  const absl::Time end = base::Clock::Real().Now() + timeout;
   {
     base::MutexLock lock(&mutex_);
     draining_ = true;
-    while (!Idle() && became_idle_.WaitWithTimeout(&mutex_, end - absl::Now())) {
+    while (!Idle() && became_idle_.WaitWithTimeout(&mutex_, end - base::Clock::Real().Now())) {
     }
     if (Idle()) return true;
   }

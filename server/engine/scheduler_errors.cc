@@ -7,6 +7,8 @@ namespace ridgeline::engine {
 
 absl::Status Draining(const char* message) { return base::WithReason(absl::UnavailableError(message), base::kReasonDraining); }
 
+absl::Status DrainingTakesNoWork() { return Draining("the server is draining and takes no new work"); }
+
 absl::Status Cancelled() { return base::WithReason(absl::CancelledError("the caller cancelled"), base::kReasonCancelled); }
 
 absl::Status DeadlineExceeded() {

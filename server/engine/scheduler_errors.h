@@ -6,6 +6,7 @@
 namespace ridgeline::engine {
 
 absl::Status Draining(const char* message);  // UNAVAILABLE
+absl::Status DrainingTakesNoWork();          // likewise
 absl::Status Cancelled();
 absl::Status DeadlineExceeded();
 absl::Status DeviceIsTaken();  // RESOURCE_EXHAUSTED: a benchmark has it

@@ -128,7 +128,8 @@ class OverlayTest(unittest.TestCase):
             daemon = find(overlay, "StatefulSet")
             pod = pod_of(daemon)
             pre_stop = int(pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][1])
-            needed = pre_stop + seconds(flag(daemon, "drain_timeout")) + FLUSH_SECONDS
+            sessions = seconds(flag(daemon, "session_drain_timeout") or "0s")
+            needed = pre_stop + sessions + seconds(flag(daemon, "drain_timeout")) + FLUSH_SECONDS
             self.assertGreaterEqual(pod["terminationGracePeriodSeconds"], needed + 5)
             # A proxy has to have seen it before the daemon refuses: its check, or the readiness probe.
             readiness = pod["containers"][0]["readinessProbe"]
@@ -172,6 +173,9 @@ class OverlayTest(unittest.TestCase):
 
 
 class MultiNodeTest(unittest.TestCase):
+    def test_a_node_that_ends_serves_its_sessions_for_a_while(self):
+        self.assertGreater(seconds(flag(find("multi-node", "StatefulSet"), "session_drain_timeout")), 0)
+
     def test_clients_reach_proxies_and_proxies_reach_daemons(self):
         service = find("multi-node", "Service")
         proxy = find("multi-node", "Deployment", "ridgeline-proxy")

@@ -74,7 +74,8 @@ TEST(FlagsTest, ABadValueEndsTheStartAndNamesTheFlag) {
                                                  {"--log_level=loud", "--log_level"},
                                                  {"--log_format=xml", "--log_format"},
                                                  {"--peer_timeout=0", "--peer_timeout"},
-                                                 {"--drain_timeout=-1s", "--drain_timeout"}}) {
+                                                 {"--drain_timeout=-1s", "--drain_timeout"},
+                                                 {"--session_drain_timeout=-1s", "--session_drain_timeout"}}) {
     Process process({support::DaemonProgram(), "--listen=127.0.0.1:0", "--metrics_listen=", bad.flag});
     EXPECT_EQ(process.Wait(absl::Seconds(20)), 1) << bad.flag;
     EXPECT_THAT(process.standard_error(), HasSubstr(bad.named)) << bad.flag;

@@ -34,7 +34,7 @@ constexpr int kNodes = 3;
 constexpr int kSessions = 240;
 constexpr int kMoreSessions = 60;
 
-const std::vector<std::string> kDaemonFlags = {"--threads=1", "--lanes=2"};
+const std::vector<std::string> kDaemonFlags = {"--threads=1", "--lanes=2", "--session_drain_timeout=2m"};
 
 std::string InstanceOf(const Daemon& daemon) { return Connect(daemon.unix_address()).GetDevice()->instance_id(); }
 
@@ -66,6 +66,13 @@ class SessionProxyTest : public ::testing::Test {
       for (const std::string& instance : session->lost_instances()) ++losses[instance];
     }
     return losses;
+  }
+
+  // Half of the sessions move, by export and import; of the others the leases end.
+  void MoveOrLeave(const Sessions& sessions) {
+    for (std::size_t i = 0; i < sessions.size(); ++i) {
+      EXPECT_THAT(i % 2 == 0 ? sessions[i]->Move() : sessions[i]->Leave(absl::Seconds(1)), IsOk());
+    }
   }
 
   std::vector<std::unique_ptr<Daemon>> nodes_;
@@ -108,10 +115,7 @@ TEST_F(SessionProxyTest, NodesComeDrainAndDieAndNoOtherSessionMoves) {
   ASSERT_NO_FATAL_FAILURE(fleet_->AwaitSteps(2));
   EXPECT_EQ(fleet_->SessionsOn(instances_[0]).size(), drained.size());
   EXPECT_THAT(Losses(), IsEmpty());
-  // Half of its sessions move, by export and import; of the others the leases end.
-  for (std::size_t i = 0; i < drained.size(); ++i) {
-    EXPECT_THAT(i % 2 == 0 ? drained[i]->Move() : drained[i]->Leave(absl::Seconds(1)), IsOk());
-  }
+  MoveOrLeave(drained);
   EXPECT_THAT(fleet_->SessionsOn(instances_[0]), IsEmpty());
   const client::Client drained_node = Connect(nodes_[0]->unix_address());
   for (int i = 0; i < 1000 && drained_node.ListKvCaches()->kv_caches_size() > 0; ++i) absl::SleepFor(absl::Milliseconds(20));
@@ -139,6 +143,27 @@ TEST_F(SessionProxyTest, NodesComeDrainAndDieAndNoOtherSessionMoves) {
             << "; of the killed node " << bereft.size() << ", told so and prefilled again " << num_told
             << "; others that lost their node " << moved.size() << "; calls that got UNAVAILABLE " << counts.interrupted << "; "
             << absl::ToInt64Seconds(absl::Now() - start) << " s\n";
+}
+
+// As a supervisor ends it, without a word to the proxy.
+TEST_F(SessionProxyTest, ASignalDrainsANodeAndItEndsWithItsLastSession) {
+  constexpr int kFewSessions = 60;
+  ASSERT_NO_FATAL_FAILURE(fleet_->Begin(kFewSessions));
+  const Sessions drained = fleet_->SessionsOn(instances_[0]);
+  ASSERT_THAT(drained, Not(IsEmpty()));
+  nodes_[0]->process().Signal(SIGTERM);
+  for (int i = 0; i < 1000 && proxy_->IsUp("node1"); ++i) absl::SleepFor(absl::Milliseconds(20));
+  EXPECT_FALSE(proxy_->IsUp("node1"));
+
+  ASSERT_NO_FATAL_FAILURE(fleet_->Begin(kFewSessions));
+  ASSERT_NO_FATAL_FAILURE(fleet_->AwaitSteps(2));
+  EXPECT_EQ(fleet_->SessionsOn(instances_[0]).size(), drained.size());
+  EXPECT_EQ(nodes_[0]->process().Wait(absl::ZeroDuration()), -1) << "it serves the sessions that it has";
+  MoveOrLeave(drained);
+  EXPECT_EQ(nodes_[0]->process().Wait(absl::Seconds(40)), 0) << nodes_[0]->process().standard_error();
+  ASSERT_NO_FATAL_FAILURE(fleet_->AwaitSteps(2));
+  EXPECT_THAT(Losses(), IsEmpty());
+  EXPECT_EQ(fleet_->counts().wrong, 0);
 }
 
 }  // namespace
