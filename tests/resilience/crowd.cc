@@ -2,8 +2,6 @@
 
 #include <memory>
 
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "tests/resilience/decoding_callers.h"
 #include "tests/resilience/measuring_callers.h"
 #include "tests/resilience/paced_callers.h"
@@ -12,8 +10,7 @@
 namespace ridgeline::resilience {
 namespace {
 
-// Enough that all are never waiting while the queue has room.
-constexpr int kPacedThreads = 32;
+constexpr int kPacedThreads = 4;
 constexpr int kDecodingThreads = 4;
 constexpr int kFusingThreads = 2;
 constexpr int kUnreadStreams = 2;
@@ -42,23 +39,6 @@ Crowd::Crowd(const CrowdOptions& options, Tally& tally) {
 Crowd::~Crowd() {
   ends_ = true;
   for (std::thread& thread : threads_) thread.join();
-}
-
-double MeasureCapacity(const std::string& address, int num_callers) {
-  constexpr absl::Duration kTime = absl::Seconds(1);
-  KnownRequests();
-  Tally tally;
-  std::atomic<bool> ends{false};
-  Pace no_pause(/*calls_per_second=*/1e9);
-  std::vector<std::thread> threads;
-  const absl::Time begin = absl::Now();
-  for (int i = 0; i < num_callers; ++i) {
-    threads.emplace_back([&, i] { CallAtPace(address, static_cast<std::uint64_t>(i), no_pause, tally, ends); });
-  }
-  absl::SleepFor(kTime);
-  ends = true;
-  for (std::thread& thread : threads) thread.join();
-  return static_cast<double>(tally.num_answered()) / absl::ToDoubleSeconds(absl::Now() - begin);
 }
 
 }  // namespace ridgeline::resilience

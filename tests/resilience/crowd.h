@@ -36,8 +36,4 @@ class Crowd {
   std::vector<std::thread> threads_;
 };
 
-// Requests of the paced kind that the daemon answers in a second, if so many callers wait for each answer before the next
-// request.
-double MeasureCapacity(const std::string& address, int num_callers);
-
 }  // namespace ridgeline::resilience

@@ -33,10 +33,8 @@ class Session {
 
   void Run() {
     if (!Begin()) return;
-    while (!ends_ && tokens_.size() < kMostTokens) {
-      client::AttendStream stream = client_->OpenAttendStream(kPatience);
-      while (!ends_ && tokens_.size() < kMostTokens && Step(stream)) continue;
-      // The stream is destroyed with a step under way, perhaps: then it is cancelled.
+    while (WantsMore()) {
+      StepOnAStream();
       if (!GoOnWithFork()) return;
     }
     Await("DeleteKvCache", [&] { return client_->DeleteKvCache(cache_); });
@@ -54,6 +52,14 @@ class Session {
     cache_ = cache->name();
     sequence_ = NextSequence();
     return Await("CreateSequence", [&] { return client_->CreateSequence(cache_, IdOf(sequence_)).status(); });
+  }
+
+  bool WantsMore() const { return !ends_ && tokens_.size() < kMostTokens; }
+
+  // Perhaps a step is under way at the end: it is cancelled with the stream.
+  void StepOnAStream() {
+    client::AttendStream stream = client_->OpenAttendStream(kPatience);
+    while (WantsMore() && Step(stream)) continue;
   }
 
   // False: the stream is to be left.

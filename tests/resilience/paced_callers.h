@@ -26,8 +26,8 @@ const std::vector<KnownRequest>& KnownRequests();
 class Pace {
  public:
   explicit Pace(double calls_per_second);
-  // Waits for the next call's time.
-  void Await();
+  // Of the call that nobody has asked for yet.
+  absl::Time Next();
 
  private:
   const absl::Time begin_;
@@ -35,7 +35,12 @@ class Pace {
   std::atomic<std::int64_t> next_{0};
 };
 
-// One thread's calls, until `ends`. One in ten has a deadline that it may miss, one in ten is cancelled at some moment.
+// One thread's calls, until `ends` and all are over. One in ten has a deadline that it may miss, one in ten is cancelled at
+// some moment.
 void CallAtPace(const std::string& address, std::uint64_t seed, Pace& pace, Tally& tally, const std::atomic<bool>& ends);
+
+// Requests of this kind that the daemon answers in a second, if so many callers each wait for an answer before the next
+// request.
+double MeasureCapacity(const std::string& address, int num_callers);
 
 }  // namespace ridgeline::resilience
