@@ -20,6 +20,7 @@
 #include "server/abandon_service.h"
 #include "server/api/grpc_server.h"
 #include "server/api/metrics_server.h"
+#include "server/api/self_call.h"
 #include "server/base/clock.h"
 #include "server/base/log.h"
 #include "server/base/metrics.h"
@@ -78,6 +79,7 @@ void ExitOnNextEnd() {
 // What the daemon consists of, in the order in which it is built; destroyed in reverse.
 struct Daemon {
   base::MetricsRegistry registry;
+  api::SelfCall self_call;
   std::unique_ptr<device::Device> device;
   std::unique_ptr<engine::Engine> engine;
   std::unique_ptr<api::MetricsServer> metrics_server;
@@ -113,6 +115,7 @@ absl::Status Start(const DaemonConfig& config, Daemon& daemon) {
   engine::EngineOptions options = config.engine;
   options.kv_cache.instance_id = MakeInstanceId();
   options.kv_cache.max_arena_bytes = info.memory_limit_bytes;
+  options.empty_call = [&self_call = daemon.self_call] { return self_call.Run(); };
   daemon.engine = engine::CreateEngine(options, *daemon.device, std::move(roofline), daemon.registry, base::Clock::Real());
   api::GrpcServerOptions grpc = config.grpc;
   grpc.instance_id = options.kv_cache.instance_id;
@@ -120,6 +123,7 @@ absl::Status Start(const DaemonConfig& config, Daemon& daemon) {
   auto grpc_server = api::StartGrpcServer(grpc, *daemon.engine, daemon.registry);
   RIDGELINE_RETURN_IF_ERROR(Annotate(grpc_server.status(), "listen"));
   daemon.grpc_server = *std::move(grpc_server);
+  daemon.self_call.Connect(daemon.grpc_server->addresses(), /*has_tls=*/!grpc.tls.certificate.empty());
   if (!config.metrics_address.empty()) {
     auto metrics_server = api::StartMetricsServer(config.metrics_address, daemon.registry, *daemon.engine);
     RIDGELINE_RETURN_IF_ERROR(Annotate(metrics_server.status(), "metrics_listen"));

@@ -6,39 +6,19 @@
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/shared_memory.cuh"
 #include "kernels/common/tensor_copy.cuh"
-#include "kernels/common/wgmma_types.cuh"
 #include "kernels/microbench/compute_peak_cuda.h"
-#include "kernels/microbench/matrix_pattern.cuh"
+#include "kernels/microbench/wgmma_product.cuh"
 
 namespace ridgeline::kernels::microbench {
 namespace {
 
 constexpr int kMostThreads = 256;
-constexpr int kRowBytes = kMatrixStepBytes * kWgmmaTileSteps;
-static_assert(kRowBytes == 128, "a row of an operand is a row of the swizzle");
 
-// In the 128-byte swizzle chunks of 16 bytes trade places within a row; in these rows all of them are the same.
 struct SharedStorage {
-  alignas(1024) std::uint32_t a[kWgmmaRows][kRowBytes / 4];
-  alignas(1024) std::uint32_t minus_a[kWgmmaRows][kRowBytes / 4];
-  alignas(1024) std::uint32_t b[kWgmmaColumns][kRowBytes / 4];
+  alignas(1024) ProductRow a[kWgmmaRows];
+  alignas(1024) ProductRow minus_a[kWgmmaRows];
+  alignas(1024) ProductRow b[kWgmmaColumns];
 };
-
-template <typename T>
-__device__ __forceinline__ void FillRows(std::uint32_t (*rows)[kRowBytes / 4], int num_rows, float factor) {
-  for (int i = static_cast<int>(threadIdx.x); i < num_rows * kRowBytes / 4; i += static_cast<int>(blockDim.x)) {
-    const int row = i / (kRowBytes / 4), word = i % (kRowBytes / 4);
-    rows[row][word] = PatternWord<T>(factor * PatternValue(row), 4 * word);
-  }
-}
-
-template <typename T>
-__device__ __forceinline__ void AddProduct(SumOf<T> (&sums)[128], WgmmaOperand a, WgmmaOperand b) {
-#pragma unroll
-  for (int step = 0; step < kWgmmaTileSteps; ++step) {
-    Wgmma32Bytes<T>(sums, a.At(step * kMatrixStepBytes), b.At(step * kMatrixStepBytes));
-  }
-}
 
 template <typename T>
 __global__ void __launch_bounds__(kMostThreads, 1) WgmmaKernel(const __grid_constant__ MatrixPeakParams params) {

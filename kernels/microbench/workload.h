@@ -12,6 +12,7 @@
 #include "kernels/microbench/divergence.h"
 #include "kernels/microbench/gemm_ladder.h"
 #include "kernels/microbench/intensity.h"
+#include "kernels/microbench/matrix_intensity.h"
 #include "kernels/microbench/memory_hierarchy.h"
 #include "kernels/microbench/mlp_backward.h"
 #include "kernels/microbench/occupancy.h"
@@ -29,10 +30,11 @@ inline void RunOnCpu(const EmptyParams& params, Executor& executor) {
   executor.ParallelFor(params.tasks, [](std::int64_t /*task*/, int /*slot*/) {});
 }
 
-using Workload = std::variant<EmptyParams, StreamParams, RegisterParams, LinkParams, ChaseParams, FmaParams, CudaFmaParams,
-                              MatrixPeakParams, IntensityParams, StridedParams, VectorCopyParams, TransposeParams,
-                              SoftmaxPassesParams, GemmRungParams, CudaGemmRungParams, ToFloat8Params, DivergenceParams,
-                              OccupancyParams, ProductParams, GeluBackwardParams, LayerNormBackwardParams>;
+using Workload =
+    std::variant<EmptyParams, StreamParams, RegisterParams, LinkParams, ChaseParams, FmaParams, CudaFmaParams, MatrixPeakParams,
+                 IntensityParams, MatrixIntensityParams, SlabPatternParams, StridedParams, VectorCopyParams, TransposeParams,
+                 SoftmaxPassesParams, GemmRungParams, CudaGemmRungParams, ToFloat8Params, DivergenceParams, OccupancyParams,
+                 ProductParams, GeluBackwardParams, LayerNormBackwardParams>;
 
 template <typename Params>
 concept HasCpuKernel = requires(const Params& params, Executor& executor) {

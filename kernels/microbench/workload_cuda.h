@@ -29,6 +29,8 @@ CudaStatus LaunchOnCuda(const ChaseParams& params, const CudaSite& site);
 CudaStatus LaunchOnCuda(const CudaFmaParams& params, const CudaSite& site);
 CudaStatus LaunchOnCuda(const MatrixPeakParams& params, const CudaSite& site);
 CudaStatus LaunchOnCuda(const IntensityParams& params, const CudaSite& site);
+CudaStatus LaunchOnCuda(const MatrixIntensityParams& params, const CudaSite& site);
+CudaStatus LaunchOnCuda(const SlabPatternParams& params, const CudaSite& site);
 CudaStatus LaunchOnCuda(const StridedParams& params, const CudaSite& site);
 CudaStatus LaunchOnCuda(const VectorCopyParams& params, const CudaSite& site);
 CudaStatus LaunchOnCuda(const TransposeParams& params, const CudaSite& site);

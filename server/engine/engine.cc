@@ -68,7 +68,7 @@ class EngineImpl final : public Engine {
         scheduler_(std::make_shared<Scheduler>(
             SchedulerOptions{options.max_queued_requests, options.max_queued_bytes, options.batches, options.serving_waits},
             device, clock, metrics_.scheduler(), answer_threads_, trace_)),
-        instrument_(device, roofline_, clock, *scheduler_, options.serving_waits),
+        instrument_(device, roofline_, clock, *scheduler_, options.serving_waits, options.empty_call),
         on_scrape_(metrics.OnScrape([this] { metrics_.UpdateOnScrape(load(), health(), kv_caches_.statistics(), device_); })) {}
 
   ~EngineImpl() override { scheduler_->Drain(absl::InfiniteDuration()); }

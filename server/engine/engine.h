@@ -41,6 +41,9 @@ struct EngineOptions {
   std::int64_t max_queued_bytes = std::int64_t{4} << 30;
   BatchLimits batches = {};
   bool serving_waits = true;  // while a benchmark has the device; false: requests are refused meanwhile
+  // Makes a call to this engine's server that computes nothing, and awaits its answer: launch_overhead measures it. Errors:
+  // UNIMPLEMENTED, with the reason; any other ends the benchmark. Null: there is no server.
+  benchmark::EmptyCall empty_call = {};
   int answer_threads = 4;  // that send the answers of launches which many requests shared; >= 0. 8 are no faster on 16 cores.
   kv_cache::KvCacheOptions kv_cache = {};
 };

@@ -133,7 +133,7 @@ const std::map<std::string, SmallAxes>& SmallAxesOfEach() {
   static const auto* const kAxes = new std::map<std::string, SmallAxes>{
       {"memory_hierarchy", {{"working_set_bytes", {"1024", "17408", "1048576", "5000192"}}}},
       {"compute_peak", {{"chains", {"1", "8"}}}},
-      {"roofline", {{"array_bytes", {"16384", "1064960"}}}},
+      {"roofline", {{"array_bytes", {"16384", "1064960", "2097152"}}}},
       {"coalescing", {{"step", {"1", "3"}}}},
       {"gemm_ladder", {{"size", {"16", "65", "130", "328"}}}},
       {"fusion", {{"rows", {"1", "18"}}, {"columns", {"64", "192"}}}},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "kernels/common/data_type.h"
 #include "server/device/device.h"
@@ -45,6 +47,9 @@ struct Request {
   MeasurementOptions measurement;
   std::uint64_t seed = 1;  // of random inputs, which are normal(0, 1) unless a description says otherwise
 };
+
+// Calls the server that the engine is part of, and awaits its answer; see EngineOptions.
+using EmptyCall = std::function<absl::Status()>;
 
 struct Progress {
   std::int64_t points_done = 0;  // measured or skipped

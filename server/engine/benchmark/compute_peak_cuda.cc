@@ -12,17 +12,16 @@
 #include "server/base/status_macros.h"
 #include "server/engine/benchmark/benchmarks.h"
 #include "server/engine/benchmark/compute_peak.h"
+#include "server/engine/benchmark/matrix_types.h"
 #include "server/engine/benchmark/pieces.h"
 
 namespace ridgeline::engine::benchmark {
 namespace {
 
 using device::Buffer;
-using kernels::DataType;
 using kernels::microbench::CudaFmaParams;
 using kernels::microbench::FmaType;
 using kernels::microbench::MatrixPeakParams;
-using kernels::microbench::MatrixType;
 using kernels::microbench::MatrixUnit;
 
 // Of one multiprocessor in one run: a tenth of a millisecond and more, whatever the rate.
@@ -55,26 +54,6 @@ absl::StatusOr<Subject> MakeFma(const PointContext& context) {
                      }};
 }
 
-struct TypeRow {
-  const char* name;
-  MatrixType type;
-  DataType data_type;
-  bool has_roof;  // a measured one
-};
-
-constexpr TypeRow kMatrixTypes[] = {{"tf32", MatrixType::kTf32, DataType::kFloat32, false},
-                                    {"float16", MatrixType::kFloat16, DataType::kFloat16, true},
-                                    {"bfloat16", MatrixType::kBFloat16, DataType::kBFloat16, true},
-                                    {"float8_e4m3", MatrixType::kFloat8E4M3, DataType::kFloat8E4M3, false},
-                                    {"float8_e5m2", MatrixType::kFloat8E5M2, DataType::kFloat8E5M2, false},
-                                    {"int8", MatrixType::kInt8, DataType::kUint8, false}};
-
-const TypeRow* FindMatrixType(const std::string& name) {
-  const auto* const found =
-      std::find_if(std::begin(kMatrixTypes), std::end(kMatrixTypes), [&](const TypeRow& row) { return name == row.name; });
-  return found == std::end(kMatrixTypes) ? nullptr : found;
-}
-
 // All sums are small whole numbers: no rounding excuses a difference.
 absl::Status CheckProducts(device::Lane& lane, const Buffer& results, const MatrixPeakParams& params) {
   RIDGELINE_ASSIGN_OR_RETURN(const std::vector<float> sums, ReadFloats(lane, results, results.size_bytes() / 4));
@@ -90,24 +69,10 @@ absl::Status CheckProducts(device::Lane& lane, const Buffer& results, const Matr
   return absl::OkStatus();
 }
 
-// Why a device has no such product, or nothing.
-absl::Status CheckInstruction(const std::string& instruction_set, MatrixUnit unit, const TypeRow& type) {
-  if (unit == MatrixUnit::kWgmma && instruction_set != "sm_90") {
-    return absl::UnimplementedError(absl::StrCat("wgmma is an instruction of sm_90; this device is ", instruction_set));
-  }
-  const bool is_float8 = type.data_type == DataType::kFloat8E4M3 || type.data_type == DataType::kFloat8E5M2;
-  const bool is_old = instruction_set == "sm_80" || instruction_set == "sm_86";
-  if (is_float8 && (is_old || (unit == MatrixUnit::kMma && instruction_set == "sm_90"))) {
-    return absl::UnimplementedError(absl::StrCat("mma has no 8-bit floats on ", instruction_set,
-                                                 is_old ? "" : ", where it widens them first; wgmma has them"));
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<Subject> MakeProducts(const PointContext& context, MatrixUnit unit) {
-  const TypeRow& type = *FindMatrixType(context.values.Word("type"));
+  const MatrixTypeRow& type = *FindMatrixType(context.values.Word("type"));
   const device::DeviceInfo& device = context.device.info();
-  RIDGELINE_RETURN_IF_ERROR(CheckInstruction(device.instruction_set, unit, type));
+  RIDGELINE_RETURN_IF_ERROR(CheckMatrixUnit(device, unit, type));
   MatrixPeakParams params{.unit = unit,
                           .type = type.type,
                           .chains = static_cast<int>(context.values.Integer("chains")),

@@ -23,8 +23,13 @@ std::string PolicyText(bool serving_waits) {
 }  // namespace
 
 Instrument::Instrument(device::Device& device, const Roofline& roofline, const base::Clock& clock, Scheduler& scheduler,
-                       bool serving_waits)
-    : device_(device), roofline_(roofline), clock_(clock), scheduler_(scheduler), serving_policy_(PolicyText(serving_waits)) {}
+                       bool serving_waits, EmptyCall empty_call)
+    : device_(device),
+      roofline_(roofline),
+      clock_(clock),
+      scheduler_(scheduler),
+      serving_policy_(PolicyText(serving_waits)),
+      empty_call_(std::move(empty_call)) {}
 
 std::vector<Description> Instrument::List() const {
   std::vector<Description> descriptions;
@@ -53,7 +58,7 @@ std::shared_ptr<Call> Instrument::Start(Request request, CallContext context, Te
                     .origin = std::move(context.origin),
                     .operation = "Benchmark"};
   return scheduler_.Submit(MakeBenchmarkWork(*std::move(plan), context.deadline, std::move(tell), std::move(leave_and_answer),
-                                             {.run = {device_, roofline_, clock_},
+                                             {.run = {device_, roofline_, clock_, empty_call_},
                                               .thread = thread_,
                                               .serving_policy = serving_policy_,
                                               .note_progress = [&scheduler = scheduler_] { scheduler.NoteProgress(); }}),

@@ -25,7 +25,7 @@ class Instrument {
  public:
   // The arguments outlive the instrument; no benchmark runs any more when it goes.
   Instrument(device::Device& device, const Roofline& roofline, const base::Clock& clock, Scheduler& scheduler,
-             bool serving_waits);
+             bool serving_waits, EmptyCall empty_call);
 
   std::vector<Description> List() const;
 
@@ -42,6 +42,7 @@ class Instrument {
   const base::Clock& clock_;
   Scheduler& scheduler_;
   const std::string serving_policy_;
+  const EmptyCall empty_call_;
   base::Mutex mutex_;
   std::string running_ ABSL_GUARDED_BY(mutex_);  // empty: none
   absl::Time running_since_ ABSL_GUARDED_BY(mutex_);

@@ -54,6 +54,19 @@ Subject MakeAwaited(const PointContext& context, std::string kernel, measure::De
   return subject;
 }
 
+// By the host's clock: calls of the server that this is part of, which compute nothing.
+absl::StatusOr<Subject> MakeCall(const PointContext& context) {
+  if (context.empty_call == nullptr) return absl::UnimplementedError("there is no server here to be called");
+  RIDGELINE_RETURN_IF_ERROR(context.empty_call());  // connects
+  Subject subject{.kernel = "none: a call over the daemon's own socket"};
+  subject.run_and_time = [call = context.empty_call](std::int64_t repetitions) -> absl::StatusOr<absl::Duration> {
+    const auto begin = std::chrono::steady_clock::now();
+    for (std::int64_t i = 0; i < repetitions; ++i) RIDGELINE_RETURN_IF_ERROR(call());
+    return absl::FromChrono(std::chrono::steady_clock::now() - begin);
+  };
+  return subject;
+}
+
 // A copy, in parts.
 struct SplitCopy {
   Buffer source, destination;
@@ -126,6 +139,7 @@ absl::StatusOr<Subject> Make(const PointContext& context) {
   }
   if (mode == "round_trip") return MakeAwaited(context, "empty[1 task, awaited]", Queue(EmptyParams{1}));
   if (mode == "graph") return MakeGraph(context);
+  if (mode == "rpc") return MakeCall(context);
   return MakeSplit(context);
 }
 
@@ -139,13 +153,17 @@ Judgement Judge(absl::Span<const Point> points, const device::DeviceInfo& /*devi
   for (const Point& point : points) {
     const std::string& mode = point.values.Word("mode");
     if (!IsSplit(mode)) {
-      judgement.findings.push_back({absl::StrCat(mode, "_seconds"), point.statistics.median, "of one empty kernel"});
+      judgement.findings.push_back({absl::StrCat(mode, "_seconds"), point.statistics.median,
+                                    mode == "rpc" ? "of one empty call" : "of one empty kernel"});
     }
     if (mode != "split") continue;
     if (point.values.Integer("kernels") == 1) one = &point;
     if (many == nullptr || point.values.Integer("kernels") > many->values.Integer("kernels")) many = &point;
   }
-  if (one == nullptr || many == one) return NotEnoughPoints("the same copy by one kernel and by many");
+  if (one == nullptr || many == one) {
+    judgement.explanation = NotEnoughPoints("the same copy by one kernel and by many").explanation;
+    return judgement;
+  }
   const double loss = SpeedUp(*many, *one);
   judgement.verdict = VerdictOf(loss > 1.2);
   judgement.explanation =
@@ -165,8 +183,9 @@ Benchmark OnCpu() {
           .claim =
               "Handing work over costs microseconds, however small the work: many small kernels take longer than one large "
               "one that does the same. Queue: an empty kernel behind others. Fork_join: one that wakes every thread. "
-              "Round_trip: one that the host waits for. Split: a copy of 4 MiB in several kernels.",
-          .axes = {WordAxis("mode", "what is handed over", {"queue", "fork_join", "round_trip", "split"}),
+              "Round_trip: one that the host waits for. Split: a copy of 4 MiB in several kernels. "
+              "Rpc: a call of the daemon by itself that computes nothing, waited for: what any remote work pays on top.",
+          .axes = {WordAxis("mode", "what is handed over", {"queue", "fork_join", "round_trip", "rpc", "split"}),
                    IntegerAxis("kernels", "into which the copy is split; 1 for the other modes", 1, 4096,
                                {1, 4, 16, 64, 256, 1024})},
           .plot = {.x_axis = "kernels", .y = "seconds"},
@@ -180,13 +199,13 @@ Benchmark OnCuda() {
   Benchmark benchmark = OnCpu();
   benchmark.claim =
       "Handing work over costs microseconds, however small the work: many small kernels take longer than one large one that "
-      "does "
-      "the same, and a graph that hands them over together takes less. By the device's clock, queue: an empty kernel behind "
-      "others; all_warps: one that fills every multiprocessor. By the host's clock, issue: an empty kernel of many that are "
-      "queued before one wait; round_trip: one that is waited for; split: a copy of 4 MiB in several kernels, waited for; "
-      "graph: "
-      "those kernels replayed as a CUDA graph.";
-  benchmark.axes[0] = WordAxis("mode", "what is handed over", {"queue", "all_warps", "issue", "round_trip", "split", "graph"});
+      "does the same, and a graph that hands them over together takes less. By the device's clock, queue: an empty kernel "
+      "behind others; all_warps: one that fills every multiprocessor. By the host's clock, issue: an empty kernel of many that "
+      "are queued before one wait; round_trip: one that is waited for; split: a copy of 4 MiB in several kernels, waited for; "
+      "graph: those kernels replayed as a CUDA graph; rpc: a call of the daemon by itself that computes nothing, waited for, "
+      "which is what any remote work pays on top.";
+  benchmark.axes[0] =
+      WordAxis("mode", "what is handed over", {"queue", "all_warps", "issue", "round_trip", "rpc", "split", "graph"});
   benchmark.axes[1].description = "into which the copy is split; 1 for modes without a copy";
   return benchmark;
 }

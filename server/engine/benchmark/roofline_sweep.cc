@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +14,8 @@
 #include "server/base/check.h"
 #include "server/base/status_macros.h"
 #include "server/engine/benchmark/benchmarks.h"
+#include "server/engine/benchmark/matrix_roofline.h"
+#include "server/engine/benchmark/matrix_types.h"
 #include "server/engine/benchmark/pieces.h"
 
 namespace ridgeline::engine::benchmark {
@@ -23,6 +27,12 @@ using kernels::microbench::kIntensityGranule;
 using kernels::microbench::kIntensityWeight;
 
 constexpr std::int64_t kMi = 1 << 20;
+
+// Below, a matrix unit has next to nothing to do.
+constexpr std::int64_t kLeastMatrixIntensity = 8;
+
+// So many times below and above its ridge point a type's points must reach, to say where it is.
+constexpr double kBesideRidge = 2;
 
 struct Arrays {
   Buffer source, slice_sums;
@@ -67,7 +77,7 @@ absl::Status Check(device::Lane& lane, const Arrays& arrays, const IntensityPara
   return ExpectNear("the sum", got, want * factor, 1e-5 * magnitude * factor);
 }
 
-absl::StatusOr<Subject> Make(const PointContext& context) {
+absl::StatusOr<Subject> MakeFloat32(const PointContext& context) {
   const std::int64_t flops_per_16_bytes = FlopsPer16Bytes(context.values);
   const std::int64_t bytes = context.values.Integer("array_bytes");
   IntensityParams params = ParamsOf(flops_per_16_bytes);
@@ -87,32 +97,73 @@ absl::StatusOr<Subject> Make(const PointContext& context) {
       .check = [&lane = context.lane, params, arrays, num_slices] { return Check(lane, *arrays, params, num_slices); }};
 }
 
-Judgement Judge(absl::Span<const Point> points, const device::DeviceInfo& /*device*/) {
-  double bandwidth = 0, rate = 0;
-  double least = points.front().report.arithmetic_intensity, most = least;
-  // By each point's fastest sample: a roof is the best of many, and a busy machine slows the rest.
-  const auto rate_of = [](const Point& point) { return static_cast<double>(point.report.flops) / point.statistics.minimum; };
+absl::StatusOr<Subject> Make(const PointContext& context) {
+  const MatrixTypeRow* const matrix_type = FindMatrixType(context.values.Word("type"));
+  if (matrix_type == nullptr) return MakeFloat32(context);
+  return MakeMatrixIntensity(context, *matrix_type, FlopsPer16Bytes(context.values) / 16,
+                             context.values.Integer("array_bytes"));
+}
+
+bool MakesSense(const AxisValues& values) {
+  return FindMatrixType(values.Word("type")) == nullptr || FlopsPer16Bytes(values) >= 16 * kLeastMatrixIntensity;
+}
+
+// By a point's fastest sample: a roof is the best of many, and a busy machine slows the rest.
+double RateOf(const Point& point) { return static_cast<double>(point.report.flops) / point.statistics.minimum; }
+
+// Of one type's points.
+struct Ceiling {
+  double flops_per_second = 0;
+  double least_intensity = std::numeric_limits<double>::infinity();
+  double most_intensity = 0;
+};
+
+using Ceilings = std::map<std::string, Ceiling>;  // by type
+
+Ceilings FindCeilings(absl::Span<const Point> points) {
+  Ceilings ceilings;
   for (const Point& point : points) {
-    bandwidth = std::max(bandwidth, rate_of(point) / point.report.arithmetic_intensity);
-    rate = std::max(rate, rate_of(point));
-    least = std::min(least, point.report.arithmetic_intensity);
-    most = std::max(most, point.report.arithmetic_intensity);
+    Ceiling& ceiling = ceilings[point.values.Word("type")];
+    ceiling.flops_per_second = std::max(ceiling.flops_per_second, RateOf(point));
+    ceiling.least_intensity = std::min(ceiling.least_intensity, point.report.arithmetic_intensity);
+    ceiling.most_intensity = std::max(ceiling.most_intensity, point.report.arithmetic_intensity);
   }
-  const double ridge = rate / bandwidth;
-  if (least * 4 > ridge || most < ridge * 4) return NotEnoughPoints("intensities well below and well above the ridge point");
-  // How far below the two lines the points lie, at worst.
+  return ceilings;
+}
+
+// Leaves the types whose points lie on both sides of the ridge.
+void KeepThoseWithARidge(double bandwidth, Ceilings& ceilings) {
+  std::erase_if(ceilings, [&](const auto& each) {
+    const double ridge = each.second.flops_per_second / bandwidth;
+    return each.second.least_intensity * kBesideRidge > ridge || each.second.most_intensity < ridge * kBesideRidge;
+  });
+}
+
+Judgement Judge(absl::Span<const Point> points, const device::DeviceInfo& /*device*/) {
+  double bandwidth = 0;
+  for (const Point& point : points) bandwidth = std::max(bandwidth, RateOf(point) / point.report.arithmetic_intensity);
+  Ceilings ceilings = FindCeilings(points);
+  KeepThoseWithARidge(bandwidth, ceilings);
+  if (ceilings.empty()) return NotEnoughPoints("a type with intensities well below and well above its ridge point");
+  // How far below its two lines a point lies, at worst.
   double worst = 1;
   for (const Point& point : points) {
-    const double roof = std::min(rate, point.report.arithmetic_intensity * bandwidth);
-    worst = std::min(worst, rate_of(point) / roof);
+    const auto ceiling = ceilings.find(point.values.Word("type"));
+    if (ceiling == ceilings.end()) continue;
+    const double roof = std::min(ceiling->second.flops_per_second, point.report.arithmetic_intensity * bandwidth);
+    worst = std::min(worst, RateOf(point) / roof);
   }
-  Judgement judgement{
-      .verdict = VerdictOf(worst > 0.5),
-      .explanation = absl::StrFormat("two lines, %s and %s, meet at %.3g FLOP/B; no point is below %.0f %% of them",
-                                     RateText(bandwidth, "B"), RateText(rate, "FLOP"), ridge, 100 * worst)};
-  judgement.findings = {{"bytes_per_second", bandwidth, "the slope: read bandwidth"},
-                        {"flops_per_second", rate, "the ceiling: float32 fused multiply-adds"},
-                        {"ridge_point_flops_per_byte", ridge, "where they meet"}};
+  Judgement judgement{.verdict = VerdictOf(worst > 0.5),
+                      .explanation = absl::StrCat("one line is ", RateText(bandwidth, "B"), ", the other"),
+                      .findings = {{"bytes_per_second", bandwidth, "the slope: read bandwidth"}}};
+  for (const auto& [type, ceiling] : ceilings) {
+    const double ridge = ceiling.flops_per_second / bandwidth;
+    absl::StrAppendFormat(&judgement.explanation, " %s for %s, and they meet at %.3g FLOP/B;",
+                          RateText(ceiling.flops_per_second, "FLOP"), type, ridge);
+    judgement.findings.push_back({absl::StrCat(type, "_flops_per_second"), ceiling.flops_per_second, "the ceiling"});
+    judgement.findings.push_back({absl::StrCat(type, "_ridge_point_flops_per_byte"), ridge, "where the lines meet"});
+  }
+  absl::StrAppendFormat(&judgement.explanation, " no point is below %.0f %% of its lines", 100 * worst);
   return judgement;
 }
 
@@ -121,17 +172,25 @@ Judgement Judge(absl::Span<const Point> points, const device::DeviceInfo& /*devi
 Benchmark RooflineSweep(device::DeviceType type) {
   // Beyond the caches of either.
   const std::int64_t array_bytes = (type == device::DeviceType::kCpu ? 64 : 512) * kMi;
+  std::vector<std::string> types = {"float32"};
+  if (type == device::DeviceType::kCuda) {
+    for (const MatrixTypeRow& row : MatrixTypes()) types.emplace_back(row.name);
+  }
   const std::vector<std::string> intensities = {"1/16", "1/8", "1/4", "1/2", "1",   "2",   "4",   "8",
                                                 "16",   "32",  "64",  "128", "256", "512", "1024"};
   return {.name = "roofline",
           .claim =
               "What limits a kernel is the smaller of two: bandwidth times its arithmetic intensity, and the arithmetic "
-              "peak. Raising the intensity is free until the ridge point, and buys nothing after it.",
-          .axes = {WordAxis("flops_per_byte", "arithmetic intensity: FLOP for each byte read", intensities),
+              "peak. Raising the intensity is free until the ridge point, and buys nothing after it. The faster a type's "
+              "arithmetic, the further right its ridge. float32 is computed by multiply-adds, what a GPU has beside it by its "
+              "matrix unit (wgmma), from 8 FLOP for each byte.",
+          .axes = {WordAxis("type", "what computes, and with which inputs", types),
+                   WordAxis("flops_per_byte", "arithmetic intensity: FLOP for each byte read", intensities),
                    IntegerAxis("array_bytes", "bytes that are read once", 16 * 1024, std::int64_t{1} << 36, {array_bytes},
                                kIntensityGranule * 4)},
           .plot = {.x_axis = "flops_per_byte", .y = "flops_per_second"},
           .unsupported_reason = &AnyDeviceWillDo,
+          .makes_sense = &MakesSense,
           .make_subject = &Make,
           .judge = &Judge};
 }

@@ -62,7 +62,8 @@ class Execution {
 
  private:
   absl::Status Measure(const AxisValues& values, Point& point) {
-    absl::StatusOr<Subject> subject = plan_.benchmark->make_subject({surroundings_.device, lane_, values, plan_.seed});
+    absl::StatusOr<Subject> subject =
+        plan_.benchmark->make_subject({surroundings_.device, lane_, values, plan_.seed, surroundings_.empty_call});
     RIDGELINE_RETURN_IF_ERROR(AwaitLane(lane_));
     RIDGELINE_RETURN_IF_ERROR(subject.status());
     std::optional<CacheFlush> flush;

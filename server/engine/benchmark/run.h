@@ -34,6 +34,7 @@ struct RunSurroundings {
   device::Device& device;
   const Roofline& roofline;
   const base::Clock& clock;
+  EmptyCall empty_call = {};
 };
 
 // Tells of progress, of each point, and at last of the summary, whose waiting time and policy are the caller's to add. Nothing

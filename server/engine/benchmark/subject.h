@@ -15,6 +15,7 @@
 #include "kernels/common/data_type.h"
 #include "server/device/device.h"
 #include "server/engine/benchmark/axes.h"
+#include "server/engine/benchmark/benchmark.h"
 #include "server/engine/measure/device_trial.h"
 
 namespace ridgeline::engine::benchmark {
@@ -25,6 +26,7 @@ struct PointContext {
   device::Lane& lane;
   const AxisValues& values;
   std::uint64_t seed;
+  EmptyCall empty_call = {};  // may be null
 };
 
 // The closures own the point's buffers.

@@ -57,7 +57,7 @@ class RunTest : public ::testing::Test {
  protected:
   absl::Status Run(const Request& request, Told& told) {
     RIDGELINE_ASSIGN_OR_RETURN(const Plan plan, MakePlan(request, device_.info()));
-    return Execute(plan, {device_, roofline_, base::Clock::Real()}, device_.lane(0), interest_,
+    return Execute(plan, {device_, roofline_, base::Clock::Real(), empty_call_}, device_.lane(0), interest_,
                    [&](const Event& event) { told.Add(event); });
   }
   absl::Status Run(const std::string& name, Told& told) { return Run(SmallRequest(name), told); }
@@ -69,6 +69,11 @@ class RunTest : public ::testing::Test {
   support::FlakyDevice device_{MakeDevice(/*num_lanes=*/1)};
   const Roofline roofline_ = MadeUpRoofline();
   std::function<absl::Status()> interest_ = [] { return absl::OkStatus(); };
+  int num_calls_ = 0;
+  EmptyCall empty_call_ = [this] {
+    ++num_calls_;
+    return absl::OkStatus();
+  };
 };
 
 class EveryBenchmark : public RunTest, public ::testing::WithParamInterface<std::string> {};
@@ -167,6 +172,44 @@ TEST_F(RunTest, FlopsAndBytesAreByFormula) {
   ASSERT_THAT(Run(request, roofline), IsOk());
   const double intensities[] = {1.0 / 16, 1.0 / 8, 1.0 / 4, 1.0 / 2, 1, 64};
   for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(roofline.points.at(i).report.arithmetic_intensity, intensities[i]);
+}
+
+TEST_F(RunTest, TheRooflineHasARidgeForEachType) {
+  Told told;
+  ASSERT_THAT(Run({.name = "roofline", .axes = {{"array_bytes", {"65536"}}}, .measurement = kQuick}, told), IsOk());
+  const Judgement& judgement = told.summaries.at(0).judgement;
+  ASSERT_THAT(judgement.findings, SizeIs(3)) << judgement.explanation;
+  EXPECT_EQ(judgement.findings[0].name, "bytes_per_second");
+  EXPECT_EQ(judgement.findings[1].name, "float32_flops_per_second");
+  EXPECT_EQ(judgement.findings[2].name, "float32_ridge_point_flops_per_byte");
+  EXPECT_DOUBLE_EQ(judgement.findings[2].value, judgement.findings[1].value / judgement.findings[0].value);
+}
+
+TEST_F(RunTest, ARidgeIsNotSoughtWhereNoPointLiesBesideIt) {
+  Told told;
+  const Request request{
+      .name = "roofline", .axes = {{"flops_per_byte", {"1/16", "1/8"}}, {"array_bytes", {"65536"}}}, .measurement = kQuick};
+  ASSERT_THAT(Run(request, told), IsOk());
+  EXPECT_EQ(told.summaries.at(0).judgement.verdict, Verdict::kInconclusive);
+}
+
+TEST_F(RunTest, LaunchOverheadCallsTheServerAsOftenAsItSays) {
+  const Request request{.name = "launch_overhead", .axes = {{"mode", {"rpc"}}}, .measurement = kQuick};
+  Told told;
+  ASSERT_THAT(Run(request, told), IsOk());
+  EXPECT_GE(num_calls_, told.points.at(0).statistics.samples * told.points.at(0).repetitions);
+  EXPECT_EQ(told.summaries.at(0).judgement.findings.at(0).name, "rpc_seconds");
+}
+
+TEST_F(RunTest, WithoutAServerToCallThatPointAloneIsSkipped) {
+  Request request{.name = "launch_overhead", .axes = {{"mode", {"rpc", "queue"}}}, .measurement = kQuick};
+  for (const EmptyCall& call : {EmptyCall(), EmptyCall([] { return absl::UnimplementedError("it wants TLS"); })}) {
+    empty_call_ = call;
+    Told told;
+    ASSERT_THAT(Run(request, told), IsOk());
+    EXPECT_THAT(told.points.at(0).skipped_reason, HasSubstr(call == nullptr ? "no server" : "TLS"));
+    EXPECT_THAT(told.points.at(1).skipped_reason, IsEmpty());
+  }
 }
 
 TEST_F(RunTest, FusionPredictsItsGainFromTheBytes) {
