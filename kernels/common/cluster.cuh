@@ -39,12 +39,14 @@ __device__ __forceinline__ void ClusterSync() {
 #endif
 }
 
-// Arrives at the barrier that lies at `barrier`, a shared address, in the cluster's block `rank`. PTX ISA, "mbarrier.arrive".
+// Arrives at the barrier that lies at `barrier`, a shared address, in the cluster's block `rank`: to say that what lies here
+// has been read and may be overwritten. What the thread has written is not released to that block: that would make it wait,
+// each time, for all of its stores to global memory. PTX ISA, "mbarrier.arrive".
 __device__ __forceinline__ void ArriveInCluster([[maybe_unused]] std::uint32_t barrier, [[maybe_unused]] int rank) {
 #if __CUDA_ARCH__ >= 900
   std::uint32_t remote;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;\n" : "=r"(remote) : "r"(barrier), "r"(rank));
-  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];\n" ::"r"(remote) : "memory");
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];\n" ::"r"(remote) : "memory");
 #endif
 }
 

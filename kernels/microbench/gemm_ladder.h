@@ -49,8 +49,8 @@ struct CudaGemmRungParams {
   float* c;                  // [m, n]
 };
 
-// What the copy engine can describe, and the kernel can store: whole units of 16 bytes in a row of a and b, of 8 in one of c.
-constexpr bool WgmmaRungFits(std::int64_t n, std::int64_t k) { return k % 8 == 0 && n % 2 == 0; }
+// What the copy engine can describe: whole units of 16 bytes in a row of each.
+constexpr bool WgmmaRungFits(std::int64_t n, std::int64_t k) { return k % 8 == 0 && n % 4 == 0; }
 
 // CUDA: destination = source, rounded to the nearest 8-bit float; what is larger than its range becomes the largest of it.
 struct ToFloat8Params {

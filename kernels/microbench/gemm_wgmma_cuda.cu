@@ -1,8 +1,9 @@
 // The ladder's top rung: wgmma fed by the copy engine. bfloat16, B transposed, so that rows of either operand run along K.
 // Clusters of two blocks, as many as the chip holds, take one square of C after the other; each block has half of its rows.
-// What both need of B comes from memory once: each block fetches half of it for the two.
+// What both need of B comes from memory once: each block fetches half of it for the two. C leaves by the copy engine too, while
+// the next square is multiplied. README.md says what each of these is worth.
 //
-//   gmem A, B ──TMA, B to both blocks──► smem ring[stage] ──wgmma──► 64 x 256 sums a warpgroup ──► gmem C
+//   gmem A, B ──TMA, B to both blocks──► smem ring[stage] ──wgmma──► 64 x 256 sums a warpgroup ──► smem c ──TMA──► gmem C
 //     producer warp              full[] / empty[]            two consumer warpgroups
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
@@ -13,6 +14,7 @@
 #include "kernels/common/cluster.cuh"
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/mbarrier.cuh"
+#include "kernels/common/named_barrier.cuh"
 #include "kernels/common/register_budget.cuh"
 #include "kernels/common/rounding.h"
 #include "kernels/common/shared_memory.cuh"
@@ -31,6 +33,9 @@ constexpr int kBoxRows = 128;  // of A all, of B what one block fetches
 constexpr int kRowBytes = kDepth * 2;
 constexpr int kStageBytes = (kTileRows + kTileColumns) * kRowBytes;
 constexpr int kProducerRegisters = 40, kConsumerRegisters = 232;
+constexpr int kStoreColumns = 32;  // of C, of one copy: a row of the swizzle
+constexpr int kStoreBoxes = 2;     // that a consumer has in shared memory
+constexpr int kStoreBytes = kConsumerRows * kStoreColumns * 4;
 static_assert(kRowBytes == 128, "a row of a stage is a row of the swizzle");
 static_assert(kTileRows == kBoxRows && kTileColumns == kClusterBlocks * kBoxRows, "a box for each block");
 static_assert(kTileRows == kConsumers * kConsumerRows, "a consumer has the rows of one wgmma");
@@ -42,16 +47,17 @@ constexpr int kBandSquares = 8;
 struct SharedStorage {
   alignas(1024) std::uint8_t a[kStages][kTileRows * kRowBytes];
   alignas(1024) std::uint8_t b[kStages][kTileColumns * kRowBytes];
+  alignas(1024) std::uint8_t c[kConsumers][kStoreBoxes][kStoreBytes];
   std::uint64_t full[kStages];   // the stage's bytes have come
   std::uint64_t empty[kStages];  // the consumers of both blocks have read it
 };
 
+static_assert(sizeof(SharedStorage) <= 227 << 10, "a block's shared memory");
+
 struct Arguments {
-  CUtensorMap a, b;
-  int m, n;
+  CUtensorMap a, b, c;
   int num_steps;      // of kDepth along K
   int rows, columns;  // of squares of C
-  float* c;           // [m, n]
 };
 
 struct Square {
@@ -126,18 +132,38 @@ __device__ __forceinline__ void Multiply(SharedStorage& storage, int consumer, i
   Release(storage, last_stage);
 }
 
-__device__ __forceinline__ void Store(const Arguments& arguments, int first_row, int first_column, const float (&sums)[128]) {
+// Four groups of eight columns, the fragments that a box has, from registers to its swizzle.
+__device__ __forceinline__ void FillBox(std::uint8_t* box, const float* sums) {
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
-  const int row = first_row + warp * 16 + lane / 4, column = first_column + lane % 4 * 2;
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    if (row + half * 8 >= arguments.m) continue;
-    float* const c = arguments.c + std::int64_t{row + half * 8} * arguments.n;
+  for (int i = 0; i < kStoreColumns / 8; ++i) {
+    const int chunk = (2 * i + lane % 4 / 2) ^ (lane / 4);
+    std::uint8_t* const to = box + (warp * 16 + lane / 4) * kRowBytes + chunk * 16 + lane % 2 * 8;
+    *reinterpret_cast<float2*>(to) = {sums[4 * i], sums[4 * i + 1]};
+    *reinterpret_cast<float2*>(to + 8 * kRowBytes) = {sums[4 * i + 2], sums[4 * i + 3]};
+  }
+}
+
+// A warpgroup's sums leave by the copy engine, which reads the last boxes while the next square is multiplied already.
+__device__ __forceinline__ void Store(const Arguments& arguments, SharedStorage& storage, int consumer, int row, int column,
+                                      const float (&sums)[128]) {
+  const bool is_storer = threadIdx.x % 128 == 0;
 #pragma unroll
-    for (int i = 0; i < kTileColumns / 8; ++i) {
-      const float2 pair = {sums[4 * i + 2 * half], sums[4 * i + 2 * half + 1]};
-      if (column + i * 8 < arguments.n) __stcs(reinterpret_cast<float2*>(c + column + i * 8), pair);
+  for (int first = 0; first < kTileColumns; first += kStoreBoxes * kStoreColumns) {
+    if (is_storer) TensorStoreWaitRead();
+    NamedBarrierSync(1 + consumer, 128);  // the boxes are free
+#pragma unroll
+    for (int box = 0; box < kStoreBoxes; ++box) {
+      FillBox(storage.c[consumer][box], sums + (first + box * kStoreColumns) / 2);
     }
+    SharedToAsyncFence();
+    NamedBarrierSync(1 + consumer, 128);  // and full
+    if (!is_storer) continue;
+#pragma unroll
+    for (int box = 0; box < kStoreBoxes; ++box) {
+      TensorStore(&arguments.c, SharedAddress(storage.c[consumer][box]), {column + first + box * kStoreColumns, row, 0, 0});
+    }
+    TensorStoreCommit();
   }
 }
 
@@ -148,9 +174,10 @@ __device__ __forceinline__ void Consume(const Arguments& arguments, SharedStorag
     const Square square = SquareAt(arguments, idx);
     float sums[128];
     Multiply(storage, consumer, arguments.num_steps, place, sums);
-    Store(arguments, (square.row * kClusterBlocks + rank) * kTileRows + consumer * kConsumerRows, square.column * kTileColumns,
-          sums);
+    Store(arguments, storage, consumer, (square.row * kClusterBlocks + rank) * kTileRows + consumer * kConsumerRows,
+          square.column * kTileColumns, sums);
   }
+  if (threadIdx.x % 128 == 0) TensorStoreWaitRead();  // shared memory outlives what reads it
 }
 
 __global__ void __launch_bounds__(kThreads, 1) WgmmaGemmKernel(const __grid_constant__ Arguments arguments) {
@@ -176,30 +203,38 @@ __global__ void __launch_bounds__(kThreads, 1) WgmmaGemmKernel(const __grid_cons
   ClusterSync();  // the other block may still send to this one's memory
 }
 
-// Rows of kDepth elements of a matrix [rows, k], kBoxRows at a time.
-cudaError_t MakeMap(const void* matrix, std::int64_t rows, std::int64_t k, CUtensorMap& map) {
-  const auto row_bytes = static_cast<std::uint64_t>(k) * 2, all_bytes = row_bytes * static_cast<std::uint64_t>(rows);
-  return MakeTensorMap({.data_type = DataType::kBFloat16,
-                        .base = matrix,
-                        .extents = {static_cast<std::uint64_t>(k), static_cast<std::uint64_t>(rows), 1, 1},
-                        .strides_bytes = {row_bytes, all_bytes, all_bytes},
-                        .box = {kDepth, kBoxRows, 1, 1}},
-                       map);
+// Of a matrix [rows, columns], boxes of 128 bytes of so many rows.
+cudaError_t MakeMap(DataType type, const void* matrix, std::int64_t rows, std::int64_t columns, int box_rows,
+                    CUtensorMap& map) {
+  const auto row_bytes = static_cast<std::uint64_t>(columns * ElementBytes(type));
+  const std::uint64_t all_bytes = row_bytes * static_cast<std::uint64_t>(rows);
+  return MakeTensorMap(
+      {.data_type = type,
+       .base = matrix,
+       .extents = {static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows), 1, 1},
+       .strides_bytes = {row_bytes, all_bytes, all_bytes},
+       .box = {static_cast<std::uint32_t>(kRowBytes / ElementBytes(type)), static_cast<std::uint32_t>(box_rows), 1, 1}},
+      map);
+}
+
+cudaError_t MakeMaps(const CudaGemmRungParams& params, Arguments& arguments) {
+  const DataType type = DataType::kBFloat16;
+  if (const cudaError_t error = MakeMap(type, params.a, params.m, params.k, kBoxRows, arguments.a); error != cudaSuccess)
+    return error;
+  if (const cudaError_t error = MakeMap(type, params.b_transposed, params.n, params.k, kBoxRows, arguments.b);
+      error != cudaSuccess)
+    return error;
+  return MakeMap(DataType::kFloat32, params.c, params.m, params.n, kConsumerRows, arguments.c);
 }
 
 }  // namespace
 
 CudaStatus LaunchWgmmaGemm(const CudaGemmRungParams& params, const CudaSite& site) {
   Arguments arguments = {};
-  if (const cudaError_t error = MakeMap(params.a, params.m, params.k, arguments.a); error != cudaSuccess) return error;
-  if (const cudaError_t error = MakeMap(params.b_transposed, params.n, params.k, arguments.b); error != cudaSuccess)
-    return error;
-  arguments.m = static_cast<int>(params.m);
-  arguments.n = static_cast<int>(params.n);
+  if (const cudaError_t error = MakeMaps(params, arguments); error != cudaSuccess) return error;
   arguments.num_steps = static_cast<int>(CeilDivide(params.k, kDepth));
   arguments.rows = static_cast<int>(CeilDivide(params.m, kClusterBlocks * kTileRows));
   arguments.columns = static_cast<int>(CeilDivide(params.n, kTileColumns));
-  arguments.c = params.c;
   const int clusters = std::min(site.num_sms / kClusterBlocks, arguments.rows * arguments.columns);
   const LaunchShape shape = {.grid = dim3(clusters * kClusterBlocks),
                              .block = dim3(kThreads),

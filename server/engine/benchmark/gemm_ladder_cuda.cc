@@ -104,8 +104,8 @@ absl::Status CheckFits(const PointContext& context, const RungRow& row, std::int
     return absl::UnimplementedError(absl::StrCat("wgmma is an instruction of sm_90; this device is ", instruction_set));
   }
   if (kernels::microbench::WgmmaRungFits(size, size)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("the copy engine (TMA) takes rows of whole units of 16 bytes; ", size, " elements of 2 are none"));
+  return absl::InvalidArgumentError(absl::StrCat("the copy engine (TMA) takes rows of whole units of 16 bytes; ", size,
+                                                 " elements of 2 are none: the highest rung here is mma"));
 }
 
 absl::StatusOr<Subject> Make(const PointContext& context) {
