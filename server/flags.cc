@@ -73,6 +73,9 @@ ABSL_FLAG(std::int64_t, max_kv_sequences, 65536, "Sequences that there may be in
 ABSL_FLAG(std::int64_t, max_kv_sequences_per_client, 16384, "Of those, sequences that one client may have.");
 ABSL_FLAG(std::int64_t, max_kv_pages_per_client, 0,
           "Pages of KV caches that one client's sequences may take; 0: all there are.");
+ABSL_FLAG(
+    bool, shared_kv_caches, false,
+    "Whoever calls may use every KV cache by its name. false: a client has the caches that it made, and names of its own.");
 ABSL_FLAG(absl::Duration, peer_timeout, absl::Seconds(40),
           "How long a client may leave a ping unanswered; then its calls are cancelled, and what they hold is free again.");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
@@ -179,6 +182,7 @@ absl::Status ReadKvCacheLimits(engine::kv_cache::KvCacheOptions& options) {
     limit = value;
   }
   if (max_pages_per_client == 0) options.max_pages_per_client = kMost;
+  options.shared_caches = absl::GetFlag(FLAGS_shared_kv_caches);
   return absl::OkStatus();
 }
 

@@ -5,7 +5,8 @@
 ABSL_FLAG(std::string, address, "127.0.0.1:50051", "The daemon: host:port or unix:/path/to.sock.");
 ABSL_FLAG(std::string, format, "table", "table for people, json or csv for programs.");
 ABSL_FLAG(absl::Duration, timeout, absl::Minutes(5), "For one call to the daemon, its retries included.");
-ABSL_FLAG(std::string, client_name, "ridgeline-cli", "Who calls, for the daemon's quotas.");
+ABSL_FLAG(std::string, client_name, "",
+          "Who calls: whose KV caches, turns and quotas these are, unless a certificate says it. Empty: nobody in particular.");
 ABSL_FLAG(std::string, session, "",
           "Routing token of a KV cache: a proxy in front of several daemons then finds the one that has it.");
 ABSL_FLAG(std::string, tls_authority, "",

@@ -41,11 +41,6 @@ absl::Status CheckMetadata(absl::string_view what, absl::string_view text) {
   return absl::InvalidArgumentError(absl::StrCat(what, " is '", text, "'; printable ASCII is needed"));
 }
 
-absl::Status CheckName(absl::string_view name) {
-  if (name.empty()) return absl::InvalidArgumentError("client name is ''; printable ASCII is needed");
-  return CheckMetadata("client name", name);
-}
-
 absl::Status ReadPem(const std::string& path, std::string& pem) {
   if (path.empty()) return absl::OkStatus();
   std::ostringstream text;
@@ -148,14 +143,14 @@ Client::Impl::Impl(const std::string& address, const std::shared_ptr<grpc::Chann
 
 void Client::Impl::Prepare(grpc::ClientContext& context, absl::Time deadline) const {
   context.set_deadline(absl::ToChronoTime(deadline));
-  context.AddMetadata(kClientNameKey, options.name);
+  if (!options.name.empty()) context.AddMetadata(kClientNameKey, options.name);
   if (!options.session.empty()) context.AddMetadata(kSessionKey, options.session);
   if (!options.traceparent.empty()) context.AddMetadata("traceparent", options.traceparent);
 }
 
 absl::StatusOr<Client> Client::Create(absl::string_view address, ClientOptions options) {
   absl::Status status = CheckAddress(address);
-  status.Update(CheckName(options.name));
+  status.Update(CheckMetadata("client name", options.name));
   status.Update(CheckMetadata("session", options.session));
   status.Update(CheckMetadata("traceparent", options.traceparent));
   if (!status.ok()) return status;

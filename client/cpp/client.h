@@ -39,8 +39,9 @@ struct ClientOptions {
   // For one call, its retries included. Infinite is allowed, but a lost server then goes unnoticed.
   absl::Duration timeout = absl::Minutes(5);
   RetryPolicy retry;
-  // Who calls, for the server's quotas: printable ASCII, sent as x-ridgeline-client.
-  std::string name = "ridgeline-client";
+  // Who calls, sent as x-ridgeline-client: whose KV caches, turns and quotas these are, unless a certificate says it. Printable
+  // ASCII; empty: one of those who give no name.
+  std::string name;
   // routing_token of the KV cache that the calls use, sent as x-ridgeline-session: a proxy then keeps them on the cache's node.
   // Printable ASCII; empty: none.
   std::string session;

@@ -69,9 +69,10 @@ class KvCacheService : public RawCaches<RawSequences<v1::KvCacheService::Service
   }
 
   Reactor* ListKvCaches(Context* context, const Bytes* request, Bytes* response) override {
-    return Answer<v1::ListKvCachesRequest>(
-        list_kv_caches_, context, request, response,
-        [this](const auto& message, const Rpc&) { return ToMessage(store_.ListCaches(ListRequestOf(message))); });
+    return Answer<v1::ListKvCachesRequest>(list_kv_caches_, context, request, response,
+                                           [this](const auto& message, const Rpc& rpc) {
+                                             return ToMessage(store_.ListCaches(rpc.caller(), ListRequestOf(message)));
+                                           });
   }
 
   Reactor* DeleteKvCache(Context* context, const Bytes* request, Bytes* response) override {

@@ -115,8 +115,9 @@ engine::CallContext Rpc::call_context() const {
 }
 
 engine::kv_cache::Caller Rpc::caller() const {
-  std::string proven_name = shared_.clients_have_certificates() ? NameInCertificate(context_) : "";
-  return {.client = proven_name.empty() ? FindMetadata(context_, "x-ridgeline-client") : std::move(proven_name),
+  std::optional<std::string> proven_name;
+  if (shared_.clients_have_certificates()) proven_name = NameInCertificate(context_);
+  return {.client = proven_name.has_value() ? *std::move(proven_name) : FindMetadata(context_, "x-ridgeline-client"),
           .session_token = FindMetadata(context_, "x-ridgeline-session")};
 }
 

@@ -64,9 +64,10 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(c
   return grpc::experimental::TlsServerCredentials(options);
 }
 
-std::string NameInCertificate(const grpc::ServerContextBase& context) {
+std::optional<std::string> NameInCertificate(const grpc::ServerContextBase& context) {
   const std::shared_ptr<const grpc::AuthContext> authentication = context.auth_context();
-  if (authentication == nullptr || !authentication->IsPeerAuthenticated()) return "";
+  if (authentication == nullptr) return std::nullopt;
+  if (authentication->FindPropertyValues(GRPC_X509_PEM_CERT_PROPERTY_NAME).empty()) return std::nullopt;
   std::vector<grpc::string_ref> names = authentication->FindPropertyValues(GRPC_X509_CN_PROPERTY_NAME);
   if (names.empty()) names = authentication->GetPeerIdentity();
   if (names.empty()) return "";

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -25,7 +26,8 @@ struct TlsFiles {
 // INVALID_ARGUMENT naming the file that can't be read or used.
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(const TlsFiles& files);
 
-// The common name in the certificate that the caller has proven to have, or the first of its other names; empty: none.
-std::string NameInCertificate(const grpc::ServerContextBase& context);
+// The common name in the certificate that the caller has proven to have, or the first of its other names; empty: it has none.
+// Nothing: the caller showed no certificate.
+std::optional<std::string> NameInCertificate(const grpc::ServerContextBase& context);
 
 }  // namespace ridgeline::api

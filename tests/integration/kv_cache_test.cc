@@ -375,15 +375,17 @@ TEST_F(KvCacheTest, TheLoadCountsPages) {
   EXPECT_FALSE(load->draining());
 }
 
-// Steps of several callers, to sequences of their own: each sees its own tokens alone, however they were batched.
+// Steps of several clients that share a cache, to sequences of their own: each sees its own tokens alone, however they were
+// batched.
 TEST_F(KvCacheTest, ManyCallersDecodeAtOnce) {
   constexpr int kCallers = 6;
-  RemakeCache(CacheRequest("chat", /*capacity_pages=*/256));
+  Daemon daemon({"--shared_kv_caches"});
+  ASSERT_THAT(Connect(daemon.unix_address()).CreateKvCache(CacheRequest("chat", /*capacity_pages=*/256)), IsOk());
   std::vector<std::thread> callers;
   for (int caller = 0; caller < kCallers; ++caller) {
     callers.emplace_back([&, caller] {
       const std::string id = "s" + std::to_string(caller);
-      const Client own = Connect(daemon_->unix_address(), id);
+      const Client own = Connect(daemon.unix_address(), id);
       ASSERT_THAT(own.CreateSequence(kCache, id), IsOk());
       client::AttendStream stream = own.OpenAttendStream();
       Tokens tokens;
@@ -423,6 +425,7 @@ TEST_F(KvCacheTest, ACacheWithRunningWorkIsNotDeleted) {
   const auto stub =
       v1::AttentionService::NewStub(grpc::CreateChannel(daemon_->unix_address(), grpc::InsecureChannelCredentials()));
   grpc::ClientContext context;
+  context.AddMetadata("x-ridgeline-client", "test");
   grpc::Status status;
   std::atomic<bool> has_ended = false;
   std::thread caller([&] {

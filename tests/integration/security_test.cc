@@ -1,5 +1,4 @@
 // Who may connect, and as whom: TLS, certificates of callers, their reload, and no plain text where other machines hear it.
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -15,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/integration/kv_cache_fixture.h"
+#include "tests/integration/tls_fixture.h"
 #include "tests/support/certificates.h"
 #include "tests/support/daemon.h"
 #include "tests/support/status_matchers.h"
@@ -31,17 +31,6 @@ using support::IsOk;
 using support::Process;
 using support::StatusIs;
 using ::testing::HasSubstr;
-
-// Each has a connection of its own, which is made with the files as they are.
-Client ConnectWith(const std::string& address, std::optional<client::TlsOptions> tls, const std::string& name = "claimed") {
-  client::ClientOptions options;
-  options.timeout = absl::Seconds(20);
-  options.retry.max_attempts = 1;
-  options.name = name;
-  options.own_connection = true;
-  options.tls = std::move(tls);
-  return *Client::Create(address, options);
-}
 
 TEST(ReachTest, PlainTextWhereOtherMachinesHearItHasToBeAskedFor) {
   const std::vector<std::vector<std::string>> refused = {{"--listen=0.0.0.0:0"},
@@ -60,38 +49,7 @@ TEST(ReachTest, PlainTextWhereOtherMachinesHearItHasToBeAskedFor) {
   EXPECT_THAT(daemon.tcp_address(), HasSubstr("0.0.0.0:"));
 }
 
-class TlsTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!support::CanMakeCertificates()) GTEST_SKIP() << "no openssl";
-    folder_ = std::filesystem::temp_directory_path() / "ridgeline_tls.XXXXXX";
-    ASSERT_NE(mkdtemp(folder_.data()), nullptr);
-    authority_.emplace(folder_, "authority");
-    server_ = authority_->Issue("server");
-  }
-
-  void TearDown() override {
-    if (!folder_.empty()) std::filesystem::remove_all(folder_);
-  }
-
-  static std::vector<std::string> ServerFlags(const Certificate& certificate) {
-    return {absl::StrCat("--tls_certificate=", certificate.certificate), absl::StrCat("--tls_key=", certificate.key)};
-  }
-
-  std::vector<std::string> FlagsForKnownClients() const {
-    std::vector<std::string> flags = ServerFlags(server_);
-    flags.push_back(absl::StrCat("--tls_client_authority=", authority_->certificate()));
-    return flags;
-  }
-
-  client::TlsOptions Tls(const Certificate& own = {}) const {
-    return {.authority = authority_->certificate(), .certificate = own.certificate, .key = own.key};
-  }
-
-  std::string folder_;
-  std::optional<CertificateAuthority> authority_;
-  Certificate server_;
-};
+using TlsTest = TlsFixture;
 
 TEST_F(TlsTest, WithoutItNothingIsAnswered) {
   Daemon daemon(ServerFlags(server_));
@@ -106,7 +64,7 @@ TEST_F(TlsTest, WithoutItNothingIsAnswered) {
 
 TEST_F(TlsTest, CallersWithoutACertificateOfTheAuthorityAreNotAnswered) {
   Daemon daemon(FlagsForKnownClients());
-  EXPECT_THAT(ConnectWith(daemon.tcp_address(), Tls(authority_->Issue("alice"))).GetDevice(), IsOk());
+  EXPECT_THAT(ConnectAs(daemon.tcp_address(), "alice").GetDevice(), IsOk());
   EXPECT_THAT(ConnectWith(daemon.tcp_address(), Tls()).GetDevice(), StatusIs(absl::StatusCode::kUnavailable));
   const CertificateAuthority other(folder_, "other");
   EXPECT_THAT(ConnectWith(daemon.tcp_address(), Tls(other.Issue("alice"))).GetDevice(),
@@ -114,17 +72,15 @@ TEST_F(TlsTest, CallersWithoutACertificateOfTheAuthorityAreNotAnswered) {
 }
 
 TEST_F(TlsTest, TheNameIsTheCertificates) {
-  std::vector<std::string> flags = FlagsForKnownClients();
-  flags.push_back("--max_kv_caches_per_client=1");
-  Daemon daemon(flags);
-  const Client alice = ConnectWith(daemon.tcp_address(), Tls(authority_->Issue("alice")), "bob");
+  Daemon daemon(FlagsForKnownClients({"--max_kv_caches_per_client=1"}));
+  const Client alice = ConnectAs(daemon.tcp_address(), "alice", "bob");
   const auto cache = alice.CreateKvCache(CacheRequest("chat", 4));
   ASSERT_THAT(cache, IsOk());
   EXPECT_EQ(cache->client(), "alice") << "whatever x-ridgeline-client claims";
   // Another claim is no way around a quota.
-  const Client again = ConnectWith(daemon.tcp_address(), Tls(authority_->Issue("alice")), "carol");
+  const Client again = ConnectAs(daemon.tcp_address(), "alice", "carol");
   EXPECT_EQ(ErrorReason(again.CreateKvCache(CacheRequest("more", 4)).status()), "QUOTA_EXCEEDED");
-  const Client bob = ConnectWith(daemon.tcp_address(), Tls(authority_->Issue("bob")), "alice");
+  const Client bob = ConnectAs(daemon.tcp_address(), "bob", "alice");
   EXPECT_THAT(bob.CreateKvCache(CacheRequest("bobs", 4)), IsOk());
 }
 

@@ -25,7 +25,12 @@ class CertificateAuthority {
   // For 127.0.0.1 and, as a client, for `common_name`; valid for two days.
   Certificate Issue(const std::string& common_name) const;
 
+  // A client's that has no name of any kind.
+  Certificate IssueNameless() const;
+
  private:
+  Certificate IssueAs(const std::string& file, const std::string& subject, const std::string& extension) const;
+
   std::string folder_;
   std::string name_;
   Certificate own_;

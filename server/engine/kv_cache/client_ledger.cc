@@ -10,6 +10,7 @@ ClientAccount ClientLedger::Balance(std::string_view client) const {
 ClientAccount* ClientLedger::AddCache(std::string_view client) {
   ClientAccount* const account = Open(client);
   ++account->caches;
+  ++num_caches_;
   return account;
 }
 
@@ -22,6 +23,7 @@ ClientAccount* ClientLedger::AddSequence(std::string_view client) {
 
 void ClientLedger::RemoveCache(ClientAccount* account) {
   --account->caches;
+  --num_caches_;
   Settle(account);
 }
 

@@ -31,13 +31,15 @@ class ClientLedger {
   // To be called after pages were taken off the account.
   void Settle(ClientAccount* account);
 
-  std::int64_t num_sequences() const { return num_sequences_; }  // of all clients
+  std::int64_t num_caches() const { return num_caches_; }        // of all clients
+  std::int64_t num_sequences() const { return num_sequences_; }  // likewise
   std::int64_t num_clients() const { return static_cast<std::int64_t>(accounts_.size()); }
 
  private:
   ClientAccount* Open(std::string_view client);
 
   std::map<std::string, ClientAccount, std::less<>> accounts_;
+  std::int64_t num_caches_ = 0;
   std::int64_t num_sequences_ = 0;
 };
 

@@ -26,11 +26,11 @@ absl::StatusOr<absl::Duration> CheckLease(const char* field, absl::Duration leas
 }  // namespace
 
 KvCacheStore::KvCacheStore(KvCacheOptions options, AllocateArena allocate_arena, const base::Clock& clock)
-    : options_(std::move(options)), allocate_arena_(std::move(allocate_arena)), clock_(clock) {}
+    : options_(std::move(options)), allocate_arena_(std::move(allocate_arena)), clock_(clock), names_(options_.shared_caches) {}
 
 KvCacheStore::~KvCacheStore() {
   base::MutexLock lock(&mutex_);
-  for (const auto& [id, cache] : caches_) RIDGELINE_CHECK(cache != nullptr && !cache->HasWork());
+  for (const auto& cache : names_.MadeCaches()) RIDGELINE_CHECK(!cache->HasWork());
 }
 
 // ---- Caches -----------------------------------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ absl::StatusOr<CacheInfo> KvCacheStore::CreateCache(const Caller& caller, const 
   absl::StatusOr<device::Buffer> arena = allocate_arena_(geometry.ArenaBytes());
   if (!arena.ok()) {
     base::MutexLock lock(&mutex_);
-    caches_.erase(id);
+    names_.Remove(caller.client, id);
     ledger_.RemoveCache(identity.owner);
     return arena.status();
   }
@@ -65,19 +65,20 @@ absl::StatusOr<CacheInfo> KvCacheStore::CreateCache(const Caller& caller, const 
   base::MutexLock lock(&mutex_);
   const auto cache =
       std::make_shared<KvCache>(std::move(identity), geometry, *std::move(arena), std::move(pool), lease, ledger_);
-  caches_[id] = cache;
+  names_.Put(caller.client, id, cache);
   return cache->Info();
 }
 
 absl::StatusOr<ClientAccount*> KvCacheStore::Reserve(const Caller& caller, const std::string& cache_id) {
-  if (caches_.find(cache_id) != caches_.end()) return CacheExists(cache_id);
-  const auto num_caches = static_cast<std::int64_t>(caches_.size());
-  if (num_caches >= options_.max_caches) return QuotaExceeded("the server", "caches", num_caches, 1, options_.max_caches);
+  if (names_.Of(caller.client).contains(cache_id)) return CacheExists(cache_id);
+  if (ledger_.num_caches() >= options_.max_caches) {
+    return QuotaExceeded("the server", "caches", ledger_.num_caches(), 1, options_.max_caches);
+  }
   const std::int64_t held = ledger_.Balance(caller.client).caches;
   if (held >= options_.max_caches_per_client) {
     return QuotaExceeded("the client", "caches", held, 1, options_.max_caches_per_client);
   }
-  caches_[cache_id] = nullptr;
+  names_.Put(caller.client, cache_id, nullptr);
   return ledger_.AddCache(caller.client);
 }
 
@@ -90,7 +91,7 @@ absl::StatusOr<CacheInfo> KvCacheStore::GetCache(const Caller& caller, std::stri
   return cache->Info();
 }
 
-absl::StatusOr<ListPage<CacheInfo>> KvCacheStore::ListCaches(const ListRequest& request) {
+absl::StatusOr<ListPage<CacheInfo>> KvCacheStore::ListCaches(const Caller& caller, const ListRequest& request) {
   RIDGELINE_ASSIGN_OR_RETURN(const ListPlace place, ParseListRequest(CacheName(""), request));
   const absl::Time now = clock_.Now();
   ListPage<CacheInfo> page;
@@ -98,7 +99,9 @@ absl::StatusOr<ListPage<CacheInfo>> KvCacheStore::ListCaches(const ListRequest& 
   base::MutexLock lock(&mutex_);
   RemoveExpired(now, garbage);
   const auto is_made = [](const std::shared_ptr<KvCache>& cache) { return cache != nullptr; };
-  for (const auto& cache : TakePage(caches_, place, is_made, page.next_page_token)) page.items.push_back(cache->Info());
+  for (const auto& cache : TakePage(names_.Of(caller.client), place, is_made, page.next_page_token)) {
+    page.items.push_back(cache->Info());
+  }
   return page;
 }
 
@@ -107,9 +110,9 @@ absl::Status KvCacheStore::DeleteCache(const Caller& caller, std::string_view na
   const absl::Time now = clock_.Now();
   Garbage garbage;
   base::MutexLock lock(&mutex_);
-  RIDGELINE_ASSIGN_OR_RETURN(const auto cache, FindCache(caller, id, now, garbage));
+  RIDGELINE_ASSIGN_OR_RETURN(auto cache, FindCache(caller, id, now, garbage));
   if (cache->HasWork()) return CacheBusy(id);
-  RemoveCache(caches_.find(id), garbage);
+  RemoveCache(std::move(cache), garbage);
   return absl::OkStatus();
 }
 
@@ -131,34 +134,34 @@ absl::StatusOr<std::shared_ptr<KvCache>> KvCacheStore::FindCache(const Caller& c
   // A session that comes from a node that has gone does not mean the cache of that name here.
   const std::string_view instance = InstanceOfToken(caller.session_token);
   if (!instance.empty() && instance != options_.instance_id) return CacheLost(cache_id);
-  const auto found = caches_.find(cache_id);
-  if (found != caches_.end() && found->second != nullptr) {
-    if (!found->second->IsExpired(now)) {
-      found->second->Renew(now);
-      return found->second;
-    }
-    RemoveCache(found, garbage);
+  const CacheNames::Caches& caches = names_.Of(caller.client);
+  const auto found = caches.find(cache_id);
+  if (found == caches.end() || found->second == nullptr) return CacheNotFound(cache_id);
+  std::shared_ptr<KvCache> cache = found->second;
+  if (cache->IsExpired(now)) {
+    RemoveCache(std::move(cache), garbage);
     ++gone_.expired_caches;
+    return CacheNotFound(cache_id);
   }
-  return CacheNotFound(cache_id);
+  cache->Renew(now);
+  return cache;
 }
 
-void KvCacheStore::RemoveCache(Caches::iterator place, Garbage& garbage) {
-  KvCache& cache = *place->second;
-  cache.DeleteAll();
-  ledger_.RemoveCache(cache.identity().owner);
-  gone_.evicted_sequences += cache.num_evicted();
-  gone_.copied_pages += cache.num_copied();
-  garbage.push_back(std::move(place->second));
-  caches_.erase(place);
+void KvCacheStore::RemoveCache(std::shared_ptr<KvCache> cache, Garbage& garbage) {
+  const CacheIdentity& identity = cache->identity();
+  names_.Remove(identity.owner->client, identity.id);
+  cache->DeleteAll();
+  ledger_.RemoveCache(identity.owner);
+  gone_.evicted_sequences += cache->num_evicted();
+  gone_.copied_pages += cache->num_copied();
+  garbage.push_back(std::move(cache));
 }
 
 std::int64_t KvCacheStore::RemoveExpired(absl::Time now, Garbage& garbage) {
   std::int64_t num_removed = 0;
-  for (auto next = caches_.begin(); next != caches_.end();) {
-    const auto cache = next++;
-    if (cache->second == nullptr || !cache->second->IsExpired(now)) continue;
-    RemoveCache(cache, garbage);
+  for (std::shared_ptr<KvCache>& cache : names_.MadeCaches()) {
+    if (!cache->IsExpired(now)) continue;
+    RemoveCache(std::move(cache), garbage);
     ++num_removed;
   }
   gone_.expired_caches += num_removed;
@@ -176,8 +179,7 @@ KvCacheStatistics KvCacheStore::statistics() const {
   base::MutexLock lock(&mutex_);
   KvCacheStatistics sum = gone_;
   sum.clients = ledger_.num_clients();
-  for (const auto& [id, cache] : caches_) {
-    if (cache == nullptr) continue;
+  for (const auto& cache : names_.MadeCaches()) {
     ++sum.caches;
     sum.sequences += cache->num_listed();
     sum.used_pages += cache->pool().num_used();

@@ -3,11 +3,13 @@
 // Errors of every method that takes a name: INVALID_ARGUMENT naming the field; NOT_FOUND (KV_CACHE_NOT_FOUND, KV_CACHE_LOST,
 // SEQUENCE_NOT_FOUND, SEQUENCE_EVICTED). After any error nothing has changed. Each call that names a cache or a sequence renews
 // the cache's lease.
+//
+// A cache is its maker's: to other clients its name means nothing, or another cache, unless caches are shared
+// (KvCacheOptions::shared_caches).
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,6 +23,7 @@
 #include "server/base/clock.h"
 #include "server/base/mutex.h"
 #include "server/device/buffer.h"
+#include "server/engine/kv_cache/cache_names.h"
 #include "server/engine/kv_cache/client_ledger.h"
 #include "server/engine/kv_cache/resources.h"
 #include "server/engine/kv_cache/sequence_use.h"
@@ -40,8 +43,8 @@ class KvCacheStore {
   // Errors: ALREADY_EXISTS (KV_CACHE_EXISTS); RESOURCE_EXHAUSTED (OUT_OF_MEMORY, QUOTA_EXCEEDED); UNIMPLEMENTED.
   absl::StatusOr<CacheInfo> CreateCache(const Caller& caller, const CreateCacheRequest& request);
   absl::StatusOr<CacheInfo> GetCache(const Caller& caller, std::string_view name);
-  // Renews no lease.
-  absl::StatusOr<ListPage<CacheInfo>> ListCaches(const ListRequest& request);
+  // The caller's. Renews no lease.
+  absl::StatusOr<ListPage<CacheInfo>> ListCaches(const Caller& caller, const ListRequest& request);
   // FAILED_PRECONDITION (KV_CACHE_BUSY) while a selection, a use or a transfer is in it.
   absl::Status DeleteCache(const Caller& caller, std::string_view name);
   // Unset: the duration stays.
@@ -87,8 +90,6 @@ class KvCacheStore {
   friend class SequenceUse;
   friend class Transfer;
 
-  // A cache whose arena is still being allocated has its id already: null.
-  using Caches = std::map<std::string, std::shared_ptr<KvCache>, std::less<>>;
   // What has been taken out under the mutex and is freed after it: arenas go back to the device.
   using Garbage = std::vector<std::shared_ptr<KvCache>>;
 
@@ -111,7 +112,7 @@ class KvCacheStore {
   absl::StatusOr<std::shared_ptr<Sequence>> AddSequence(const Caller& caller, KvCache& cache, const std::string& sequence_id,
                                                         bool hidden, const Sequence* origin, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void RemoveCache(Caches::iterator place, Garbage& garbage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void RemoveCache(std::shared_ptr<KvCache> cache, Garbage& garbage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::int64_t RemoveExpired(absl::Time now, Garbage& garbage) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   std::shared_ptr<const SequenceSelection> MakeSelection(const std::shared_ptr<KvCache>& cache, std::int64_t layer,
@@ -128,7 +129,7 @@ class KvCacheStore {
 
   mutable base::Mutex mutex_;
   ClientLedger ledger_ ABSL_GUARDED_BY(mutex_);
-  Caches caches_ ABSL_GUARDED_BY(mutex_);
+  CacheNames names_ ABSL_GUARDED_BY(mutex_);
   std::uint64_t next_uid_ ABSL_GUARDED_BY(mutex_) = 1;
   KvCacheStatistics gone_ ABSL_GUARDED_BY(mutex_);  // what caches that are gone have counted
 };

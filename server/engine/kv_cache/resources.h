@@ -21,9 +21,9 @@ inline constexpr int kMaxListSize = 1000;
 // What a cache does when a sequence needs a page and none is free.
 enum class EvictionPolicy : std::uint8_t { kNone, kLeastRecentlyUsed };
 
-// Who calls, from the call's metadata. Both come from the client and may be anything.
+// Who calls. Both may be any bytes, and come from the client unless it has proven its name.
 struct Caller {
-  std::string client = {};         // x-ridgeline-client, or what stands for it: whose quota counts
+  std::string client = {};         // whose caches it can name, and whose quota counts; empty: one of those who give no name
   std::string session_token = {};  // x-ridgeline-session
 };
 
@@ -76,6 +76,7 @@ struct ListPage {
 // still used by any sequence.
 struct KvCacheOptions {
   std::string instance_id = {};  // of this server, made at its start
+  bool shared_caches = false;    // all clients have the names of all caches; false: each has those of its own
   std::int64_t max_arena_bytes = std::numeric_limits<std::int64_t>::max();
   std::int64_t max_caches = 1024;
   std::int64_t max_caches_per_client = 64;

@@ -225,7 +225,7 @@ class PagedRandomTest : public PagedFixture, public ::testing::WithParamInterfac
 TEST_P(PagedRandomTest, AgreesWithThePlainModel) {
   random_.seed(support::DeriveSeed(GetParam().name));
   SCOPED_TRACE(absl::StrCat("RIDGELINE_TEST_SEED=", support::TestSeed()));
-  BuildCache(kCapacityPages, kLanes, {}, GetParam().policy);
+  BuildCache(kCapacityPages, kLanes, {.kv_cache = {.shared_caches = true}}, GetParam().policy);
   for (int step = 0; step < GetParam().steps && !HasFailure(); ++step) {
     SCOPED_TRACE(absl::StrCat("step ", step));
     if (GetParam().device_fails && OneIn(2)) device_->FailCall(Below(30), absl::InternalError(kInjected));

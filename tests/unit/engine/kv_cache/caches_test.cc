@@ -26,7 +26,7 @@ class CachesTest : public StoreFixture {
     std::vector<std::string> names;
     ListRequest request = {.page_size = page_size};
     do {
-      const auto page = store_->ListCaches(request);
+      const auto page = store_->ListCaches(alice_, request);
       EXPECT_OK(page);
       for (const CacheInfo& info : page->items) names.push_back(info.name);
       request.page_token = page->next_page_token;
@@ -52,7 +52,7 @@ TEST_F(CachesTest, ANewCacheSaysWhatItIs) {
   EXPECT_EQ(made.eviction_policy, EvictionPolicy::kLeastRecentlyUsed);
   EXPECT_THAT(made.routing_token, StartsWith("instance-1."));
   EXPECT_EQ(made.instance_id, "instance-1");
-  ASSERT_OK_AND_ASSIGN(const CacheInfo got, store_->GetCache(bob_, "kvCaches/c"));
+  ASSERT_OK_AND_ASSIGN(const CacheInfo got, store_->GetCache(alice_, "kvCaches/c"));
   EXPECT_EQ(got.routing_token, made.routing_token);
   EXPECT_EQ(store_->statistics().caches, 1);
   EXPECT_EQ(store_->statistics().free_pages, 8);
@@ -70,7 +70,7 @@ TEST_F(CachesTest, TheServerMakesIdsThatDiffer) {
 TEST_F(CachesTest, AnIdIsTakenOnce) {
   Build();
   ASSERT_OK(CreateCache(alice_, "c"));
-  const absl::Status status = CreateCache(bob_, "c").status();
+  const absl::Status status = CreateCache(alice_, "c").status();
   EXPECT_THAT(status, StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr("kvCaches/c")));
   EXPECT_EQ(base::ErrorReason(status), base::kReasonKvCacheExists);
   EXPECT_EQ(arenas_.num_live(), 1);
@@ -147,6 +147,67 @@ TEST_F(CachesTest, ACacheOfAnotherInstanceIsLost) {
   EXPECT_EQ(reason_for(made.routing_token, "kvCaches/c"), "");
 }
 
+TEST_F(CachesTest, ToOthersACacheIsNotThere) {
+  Build();
+  ASSERT_OK(CreateCache(alice_, "c"));
+  Create("s");
+  // For each method: of a cache of alice's, and of one that nobody has.
+  for (const char* const there : {"kvCaches/c", "kvCaches/d"}) {
+    const std::string name = absl::StrCat(there, "/sequences/s");
+    for (const absl::Status& status :
+         {store_->GetCache(bob_, there).status(), store_->RenewLease(bob_, there, {}).status(),
+          store_->DeleteCache(bob_, there), store_->CreateSequence(bob_, there, "t").status(),
+          store_->GetSequence(bob_, name).status(), store_->ListSequences(bob_, there, {}).status(),
+          store_->DeleteSequence(bob_, name), store_->ForkSequence(bob_, name, "t").status(),
+          store_->TruncateSequence(bob_, name, 0).status(), store_->Select(bob_, {.sequences = {name}}).status(),
+          store_->BeginExport(bob_, name).status(), store_->BeginImport(bob_, there, "t").status()}) {
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kNotFound,
+                                   absl::StrCat("there is no ", there, ": never made, deleted, or its lease ran out")));
+      EXPECT_EQ(base::ErrorReason(status), base::kReasonKvCacheNotFound);
+    }
+  }
+  EXPECT_TRUE(store_->ListCaches(bob_, {})->items.empty());
+  EXPECT_EQ(store_->ListCaches(alice_, {})->items.size(), 1u);
+  EXPECT_OK(store_->GetSequence(alice_, NameOf("s")));
+}
+
+TEST_F(CachesTest, EachClientHasNamesOfItsOwn) {
+  Build();
+  ASSERT_OK(CreateCache(alice_, "c", 8));
+  ASSERT_OK(CreateCache(bob_, "c", 5)) << "or bob would learn what alice has";
+  ASSERT_OK(CreateCache({}, "c", 3)) << "who gives no name is a client too";
+  EXPECT_EQ(store_->GetCache(alice_, "kvCaches/c")->geometry.capacity_pages, 8);
+  EXPECT_EQ(store_->GetCache(bob_, "kvCaches/c")->geometry.capacity_pages, 5);
+  EXPECT_EQ(store_->GetCache({}, "kvCaches/c")->geometry.capacity_pages, 3);
+  EXPECT_EQ(store_->statistics().caches, 3);
+  ASSERT_OK(store_->DeleteCache(bob_, "kvCaches/c"));
+  EXPECT_OK(store_->GetCache(alice_, "kvCaches/c"));
+  clock_.Advance(kDefaultLease);
+  EXPECT_EQ(store_->SweepExpired(), 2);
+  EXPECT_EQ(arenas_.num_live(), 0);
+}
+
+TEST_F(CachesTest, UsingOnesOwnDoesNotRenewWhatOthersCallTheSame) {
+  Build();
+  ASSERT_OK(CreateCache(alice_, "c"));
+  ASSERT_OK(CreateCache(bob_, "c"));
+  clock_.Advance(kDefaultLease / 2);
+  ASSERT_OK(store_->GetCache(bob_, "kvCaches/c"));
+  clock_.Advance(kDefaultLease / 2);
+  EXPECT_EQ(base::ErrorReason(store_->GetCache(alice_, "kvCaches/c").status()), base::kReasonKvCacheNotFound);
+  EXPECT_OK(store_->GetCache(bob_, "kvCaches/c"));
+}
+
+TEST_F(CachesTest, ClientsMayShareTheirCaches) {
+  Build({.shared_caches = true});
+  ASSERT_OK(CreateCache(alice_, "c"));
+  EXPECT_EQ(store_->GetCache(bob_, "kvCaches/c")->owner, "alice");
+  EXPECT_EQ(base::ErrorReason(CreateCache(bob_, "c").status()), base::kReasonKvCacheExists);
+  EXPECT_EQ(store_->ListCaches(bob_, {})->items.size(), 1u);
+  ASSERT_OK(store_->DeleteCache(bob_, "kvCaches/c"));
+  EXPECT_EQ(store_->statistics().clients, 0);
+}
+
 TEST_F(CachesTest, ListsAreInTheOrderOfNamesInPages) {
   Build();
   for (const char* id : {"b", "d", "a", "c"}) ASSERT_OK(CreateCache(alice_, id));
@@ -173,7 +234,7 @@ TEST_F(CachesTest, EveryKindOfUseRenews) {
   Create("s");
   const auto still_there = [&] {
     clock_.Advance(absl::Minutes(6));
-    const auto page = store_->ListCaches({});
+    const auto page = store_->ListCaches(alice_, {});
     return page.ok() && page->items.size() == 1;
   };
   EXPECT_TRUE(still_there());

@@ -44,7 +44,7 @@ class ModelTest : public StoreFixture, public ::testing::WithParamInterface<int>
     capacity_pages_ = 4 + Draw(40);
     policy_ = Draw(2) == 0 ? EvictionPolicy::kNone : EvictionPolicy::kLeastRecentlyUsed;
     const std::int64_t quota = Draw(3) == 0 ? 3 + Draw(capacity_pages_) : std::int64_t{1} << 40;
-    Build({.max_pages_per_client = quota});
+    Build({.shared_caches = true, .max_pages_per_client = quota});
     GeometryRequest geometry = SmallGeometry(capacity_pages_);
     geometry.layers = layers_;
     geometry.page_tokens = page_tokens_;

@@ -18,7 +18,7 @@ using ::testing::IsEmpty;
 using SequencesTest = StoreFixture;
 
 TEST_F(SequencesTest, ANewSequenceIsEmptyAndTakesNoPage) {
-  BuildWithCache(8);
+  BuildWithCache(8, EvictionPolicy::kNone, {.shared_caches = true});
   ASSERT_OK_AND_ASSIGN(const SequenceInfo made, store_->CreateSequence(bob_, "kvCaches/c", "s"));
   EXPECT_EQ(made.name, NameOf("s"));
   EXPECT_EQ(made.owner, "bob");
@@ -33,7 +33,7 @@ TEST_F(SequencesTest, ANewSequenceIsEmptyAndTakesNoPage) {
 TEST_F(SequencesTest, NamesThatAreUnknownTakenOrWrong) {
   BuildWithCache(8);
   Create("s");
-  const absl::Status taken = store_->CreateSequence(bob_, "kvCaches/c", "s").status();
+  const absl::Status taken = store_->CreateSequence(alice_, "kvCaches/c", "s").status();
   EXPECT_THAT(taken, StatusIs(absl::StatusCode::kAlreadyExists, HasSubstr(NameOf("s"))));
   EXPECT_EQ(base::ErrorReason(taken), base::kReasonSequenceExists);
   EXPECT_EQ(base::ErrorReason(store_->ForkSequence(alice_, NameOf("s"), "s").status()), base::kReasonSequenceExists);
@@ -128,7 +128,8 @@ TEST_F(SequencesTest, AForkThatIsAloneWritesInPlace) {
 }
 
 TEST_F(SequencesTest, ClientsHaveQuotasOfSequencesAndPages) {
-  BuildWithCache(16, EvictionPolicy::kNone, {.max_sequences = 3, .max_sequences_per_client = 2, .max_pages_per_client = 3});
+  BuildWithCache(16, EvictionPolicy::kNone,
+                 {.shared_caches = true, .max_sequences = 3, .max_sequences_per_client = 2, .max_pages_per_client = 3});
   Create("a");
   Create("b");
   const absl::Status own = store_->CreateSequence(alice_, "kvCaches/c", "x").status();
@@ -151,7 +152,7 @@ TEST_F(SequencesTest, ClientsHaveQuotasOfSequencesAndPages) {
 }
 
 TEST_F(SequencesTest, APageCountsForItsPayerUntilNobodyUsesIt) {
-  BuildWithCache(16, EvictionPolicy::kNone, {.max_pages_per_client = 2});
+  BuildWithCache(16, EvictionPolicy::kNone, {.shared_caches = true, .max_pages_per_client = 2});
   Create("a");
   ASSERT_OK(Append("a", 0, Range(0, 8)));
   ASSERT_OK(store_->ForkSequence(bob_, NameOf("a"), "b"));
@@ -163,7 +164,7 @@ TEST_F(SequencesTest, APageCountsForItsPayerUntilNobodyUsesIt) {
 }
 
 TEST_F(SequencesTest, AClientIsForgottenWithItsLastPage) {
-  BuildWithCache(16);
+  BuildWithCache(16, EvictionPolicy::kNone, {.shared_caches = true});
   ASSERT_OK(store_->CreateSequence(bob_, "kvCaches/c", "b"));
   EXPECT_EQ(store_->statistics().clients, 2);
   ASSERT_OK(Append("b", 0, {1}));
@@ -216,7 +217,7 @@ TEST_F(TransfersTest, AnExportIsTheSequenceAsItWas) {
   BuildWithCache(8);
   Create("s");
   ASSERT_OK(Append("s", 0, Range(0, 6)));
-  ASSERT_OK_AND_ASSIGN(auto transfer, store_->BeginExport(bob_, NameOf("s")));
+  ASSERT_OK_AND_ASSIGN(auto transfer, store_->BeginExport(alice_, NameOf("s")));
   EXPECT_THAT(transfer->info().lengths, ElementsAre(6, 0));
   ASSERT_OK(Append("s", 0, Range(6, 3)));
   ASSERT_OK(store_->TruncateSequence(alice_, NameOf("s"), 2));

@@ -36,7 +36,7 @@ TEST_F(StoreThreadsTest, SequencesOfSeveralThreadsStayApart) {
   }
   std::thread watcher([this] {
     for (int round = 0; round < kRounds; ++round) {
-      EXPECT_OK(store_->ListSequences(bob_, "kvCaches/c", {.page_size = 3}));
+      EXPECT_OK(store_->ListSequences(alice_, "kvCaches/c", {.page_size = 3}));
       EXPECT_GE(store_->statistics().free_pages, 0);
       EXPECT_EQ(store_->SweepExpired(), 0);
     }
