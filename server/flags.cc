@@ -77,7 +77,8 @@ ABSL_FLAG(
     bool, shared_kv_caches, false,
     "Whoever calls may use every KV cache by its name. false: a client has the caches that it made, and names of its own.");
 ABSL_FLAG(absl::Duration, peer_timeout, absl::Seconds(40),
-          "How long a client may leave a ping unanswered; then its calls are cancelled, and what they hold is free again.");
+          "How long a client may leave a ping unanswered, or a connection half made; then the connection is closed, its calls "
+          "are cancelled, and what they hold is free again.");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
           "After SIGTERM or SIGINT: how long admitted work may take to finish before it is cancelled.");
 ABSL_FLAG(

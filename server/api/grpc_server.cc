@@ -67,6 +67,12 @@ std::string WithPort(const std::string& address, int port) {
   return absl::StrCat(address.substr(0, address.rfind(':') + 1), port);
 }
 
+// As gRPC's settings have it, 1 at least.
+int ToMilliseconds(absl::Duration duration) {
+  constexpr std::int64_t kLongest = std::numeric_limits<int>::max();
+  return static_cast<int>(std::clamp<std::int64_t>(absl::ToInt64Milliseconds(duration), 1, kLongest));
+}
+
 // gRPC reads messages into pieces of malloc's memory. As it comes, glibc gives memory back to the system as soon as 128 KiB at
 // the end of a heap are free, and the next message takes a page fault for each of its pages again: measured, a third of the
 // time of a call with 16 MiB (tests/bench/RESULTS.md).
@@ -150,12 +156,14 @@ class GrpcServerImpl : public GrpcServer {
   }
 
   // Otherwise the calls of a host that has lost its power or its network would last until their deadlines, and what they hold,
-  // such as the snapshot of an export, with them.
+  // such as the snapshot of an export, with them; and connections without a call for ever.
   static void SetPings(absl::Duration peer_timeout, grpc::ServerBuilder& builder) {
-    const std::int64_t longest_ms = std::numeric_limits<int>::max();
-    const auto half_ms = static_cast<int>(std::clamp<std::int64_t>(absl::ToInt64Milliseconds(peer_timeout / 2), 1, longest_ms));
+    const int half_ms = ToMilliseconds(peer_timeout / 2);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, half_ms);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, half_ms);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    // Who connects and says nothing, or half of something.
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, ToMilliseconds(peer_timeout));
     // Also while the peer reads too slowly for data to leave.
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   }

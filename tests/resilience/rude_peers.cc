@@ -2,15 +2,14 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <deque>
 #include <random>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -47,6 +46,8 @@ void Close(int connection, bool by_reset) {
   close(connection);
 }
 
+}  // namespace
+
 std::vector<std::string> Beginnings() {
   const std::string preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
   const std::string no_settings("\0\0\0\4\0\0\0\0\0", 9);            // a frame: 0 bytes, SETTINGS
@@ -63,7 +64,19 @@ std::vector<std::string> Beginnings() {
           std::string(100, '\377')};
 }
 
-}  // namespace
+bool IsClosedAfter(const std::string& beginning, const std::string& address, absl::Duration patience) {
+  const int connection = Connect(address);
+  send(connection, beginning.data(), beginning.size(), MSG_NOSIGNAL);
+  const absl::Time end = absl::Now() + patience;
+  bool is_closed = false;
+  while (!is_closed && absl::Now() < end) {
+    char bytes[4096];  // settings, pings
+    pollfd readable = {connection, POLLIN, 0};
+    if (poll(&readable, 1, /*timeout=*/50) > 0) is_closed = read(connection, bytes, sizeof(bytes)) <= 0;
+  }
+  close(connection);
+  return is_closed;
+}
 
 void NeverRead(const std::string& address, const std::atomic<bool>& ends) {
   const v1::AttendRequest request = RandomAttend(kTokensOfUnread, v1::ALGORITHM_UNSPECIFIED, kHeadsOfUnread);
