@@ -14,8 +14,9 @@ namespace ridgeline::kernels::microbench {
 //
 //   2 * 64 * K * 256 * products_per_slab / (kSlabBytes * slabs_per_product)  FLOP per byte
 //
-// Signs alternate along K in both, so that products are of absolute values, which A has 1 + i % 4 and slab s has 1 + s % 5. A
-// is negative for every other group of a warpgroup's: all sums stay small whole numbers, which no type rounds.
+// Signs alternate along K in both, so that products are of absolute values, which are 1 in A and SlabValue in B. A is negative
+// for every other group of a warpgroup's: all sums stay whole numbers below 2^13, beyond which the matrix unit adds products of
+// 8-bit floats with less than their last bit.
 struct MatrixIntensityParams {
   MatrixType type;
   const void* slabs;       // [num_slabs, kSlabBytes], as SlabPatternParams fills them
@@ -34,7 +35,8 @@ struct SlabPatternParams {
 inline constexpr std::int64_t kSlabBytes = std::int64_t{kWgmmaColumns} * kMatrixStepBytes * kWgmmaTileSteps;
 inline constexpr int kIntensityWarpgroups = 2;  // of a block: they take turns with its groups
 
-constexpr std::int64_t SlabValue(std::int64_t slab) { return 1 + slab % 5; }
+// 1 or 2, of a period that none of the kernel's has.
+constexpr std::int64_t SlabValue(std::int64_t slab) { return slab % 5 < 3 ? 1 : 2; }
 
 // FLOPs of one product, and of a run.
 constexpr std::int64_t SlabProductFlops(MatrixType type) { return 2 * kWgmmaRows * (kSlabBytes / MatrixElementBytes(type)); }

@@ -120,8 +120,8 @@ template <typename T>
 __global__ void __launch_bounds__(kThreads, 1) MatrixIntensityKernel(const __grid_constant__ MatrixIntensityParams params) {
   extern __shared__ __align__(1024) std::uint8_t memory[];
   auto& storage = *reinterpret_cast<SharedStorage*>(memory);
-  FillRows<T>(storage.a, kWgmmaRows, 1);
-  FillRows<T>(storage.minus_a, kWgmmaRows, -1);
+  FillRows<T>(storage.a, kWgmmaRows, [](int) { return 1.0f; });
+  FillRows<T>(storage.minus_a, kWgmmaRows, [](int) { return -1.0f; });
   if (threadIdx.x == 0) {
     for (Ring& ring : storage.rings) {
       for (int stage = 0; stage < kStages; ++stage) {

@@ -24,9 +24,9 @@ template <typename T>
 __global__ void __launch_bounds__(kMostThreads, 1) WgmmaKernel(const __grid_constant__ MatrixPeakParams params) {
   extern __shared__ __align__(1024) std::uint8_t memory[];
   auto& storage = *reinterpret_cast<SharedStorage*>(memory);
-  FillRows<T>(storage.a, kWgmmaRows, 1);
-  FillRows<T>(storage.minus_a, kWgmmaRows, -1);
-  FillRows<T>(storage.b, kWgmmaColumns, 1);
+  FillRows<T>(storage.a, kWgmmaRows, [](int row) { return PatternValue(row); });
+  FillRows<T>(storage.minus_a, kWgmmaRows, [](int row) { return -PatternValue(row); });
+  FillRows<T>(storage.b, kWgmmaColumns, [](int row) { return PatternValue(row); });
   SharedToAsyncFence();
   __syncthreads();
   const WgmmaOperand a(SharedAddress(storage.a), 0), minus_a(SharedAddress(storage.minus_a), 0), b(SharedAddress(storage.b), 0);

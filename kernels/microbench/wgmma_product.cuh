@@ -17,12 +17,12 @@ static_assert(kProductRowBytes == 128, "a row of an operand is a row of the swiz
 // In the 128-byte swizzle chunks of 16 bytes trade places within a row; in these rows all of them are the same.
 using ProductRow = std::uint32_t[kProductRowBytes / 4];
 
-// By all threads of the block. The elements of row i are ±factor * PatternValue(i).
-template <typename T>
-__device__ __forceinline__ void FillRows(ProductRow* rows, int num_rows, float factor) {
+// By all threads of the block. The elements of row i are ±value_of_row(i).
+template <typename T, typename ValueOfRow>
+__device__ __forceinline__ void FillRows(ProductRow* rows, int num_rows, const ValueOfRow& value_of_row) {
   constexpr int kWords = kProductRowBytes / 4;
   for (int i = static_cast<int>(threadIdx.x); i < num_rows * kWords; i += static_cast<int>(blockDim.x)) {
-    rows[i / kWords][i % kWords] = PatternWord<T>(factor * PatternValue(i / kWords), 4 * (i % kWords));
+    rows[i / kWords][i % kWords] = PatternWord<T>(value_of_row(i / kWords), 4 * (i % kWords));
   }
 }
 

@@ -24,13 +24,12 @@ struct Arrays {
 
 // What a slot's sums come to: whole numbers, so that no rounding excuses a difference.
 double SliceSum(const MatrixIntensityParams& params, const SlabGroups& groups) {
-  constexpr std::int64_t kColumnSumOfA = kernels::microbench::kWgmmaRows / 4 * (1 + 2 + 3 + 4);
   std::int64_t signed_values = 0;
   for (std::int64_t group = groups.begin; group < groups.end; ++group) {
     signed_values += SlabGroupSign(groups, group) * kernels::microbench::SlabValue(group * params.slabs_per_product);
   }
   const std::int64_t slab_elements = kSlabBytes / MatrixElementBytes(params.type);
-  return static_cast<double>(kColumnSumOfA * slab_elements * params.products_per_slab * signed_values);
+  return static_cast<double>(kernels::microbench::kWgmmaRows * slab_elements * params.products_per_slab * signed_values);
 }
 
 absl::Status Check(device::Lane& lane, const Arrays& arrays, const MatrixIntensityParams& params, std::int64_t num_slots) {
