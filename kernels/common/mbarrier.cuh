@@ -22,6 +22,14 @@ __device__ __forceinline__ void MBarrierArrive(std::uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(barrier) : "memory");
 }
 
+// The same without a branch: for one lane of a warp, where others must not part from it.
+__device__ __forceinline__ void MBarrierArriveIf(bool arrives, std::uint32_t barrier) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.s32 p, %0, 0;\n@p mbarrier.arrive.shared::cta.b64 _, [%1];\n}\n" ::"r"(arrives ? 1 : 0),
+      "r"(barrier)
+      : "memory");
+}
+
 // Lets the phase wait for so many more bytes of copies.
 __device__ __forceinline__ void MBarrierExpect(std::uint32_t barrier, std::uint32_t bytes) {
   asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;\n" ::"r"(barrier), "r"(bytes) : "memory");

@@ -7,6 +7,7 @@
 #include "kernels/attention/prefill_sm90/prefill_arguments.h"
 #include "kernels/attention/prefill_sm90/prefill_kernel.cuh"
 #include "kernels/attention/prefill_sm90/prefill_launch.h"
+#include "kernels/attention/prefill_sm90/prefill_shape.h"
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/tensor_map.h"
 
@@ -51,6 +52,7 @@ template <typename T, int kShapeIdx, bool kHasLogitOptions>
 cudaError_t LaunchPrefillKernel(const AttentionPlan& plan, const AttentionParams& params, cudaStream_t stream) {
   using Traits = PrefillTraits<T, kShapeIdx, kHasLogitOptions>;
   PrefillArguments arguments = {.query = {}, .key = {}, .value = {}, .output = {}, .params = params, .schedule = plan.prefill};
+  arguments.schedule.copy_keys = CopyKeys(params.shape, Traits::kTileKeys);  // with options blocks may be smaller than planned
   if (const cudaError_t error = MapTensors(Traits::kTileRows, arguments); error != cudaSuccess) return error;
   const LaunchShape launch = {.grid = dim3(static_cast<unsigned>(plan.prefill.num_blocks)),
                               .block = dim3(Traits::kThreads),

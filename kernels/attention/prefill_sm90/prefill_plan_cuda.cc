@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <numeric>
 #include <string>
 
 #include "kernels/attention/prefill_sm90/prefill_schedule.h"
@@ -17,7 +16,7 @@ namespace {
 
 constexpr int kHopper = 90;
 // The copy engine's boxes begin at multiples of eight rows of shared memory, where the swizzle repeats.
-constexpr std::int64_t kLeastCopyKeys = 8;
+constexpr int kLeastCopyKeys = 8;
 // Up to so many query tokens head_dim 64 has tiles of its own: README.md, "Sizes".
 constexpr std::int64_t kShortTokens = 1024;
 // With fewer tiles a head, long and short ones are mixed: a launch's end is even anyway.
@@ -65,10 +64,6 @@ int ChooseShape(const AttentionShape& shape, const Sequence* sequences) {
   if (columns <= 128) return kPrefill128;
   if (columns <= 192) return shape.value_head_dim <= 128 ? kPrefill192To128 : kPrefill192;
   return kPrefill256;
-}
-
-std::int64_t CopyKeys(const AttentionShape& shape, int tile_keys) {
-  return shape.IsPaged() ? std::gcd(shape.page_tokens, std::int64_t{tile_keys}) : tile_keys;
 }
 
 // Of one head, over all sequences.
@@ -156,7 +151,7 @@ void PlanPrefillOnCuda(const AttentionShape& shape, const Sequence* sequences, c
   schedule.key_tokens = shape.IsPaged() ? 0 : static_cast<int>(KeyEnd(shape, sequences));
   schedule.window_left = static_cast<int>(std::min(shape.window_left, 2 * kMaxIntTokens));
   schedule.window_right = static_cast<int>(std::min(shape.window_right, 2 * kMaxIntTokens - 1));
-  schedule.copy_keys = static_cast<int>(CopyKeys(shape, tile.tile_keys));
+  schedule.copy_keys = CopyKeys(shape, tile.tile_keys);
   if (shape.IsPaged()) schedule.page_tokens = FastDivision(static_cast<std::uint32_t>(shape.page_tokens));
   if (AreUniform(shape, sequences)) {
     schedule.first = sequences[0];

@@ -1,8 +1,8 @@
 // The role of a warpgroup that computes: 64 query rows of a tile against all blocks of keys that the tile walks.
 //
-//   smem query ──ldmatrix──► frag ─┐
-//   smem ring  ────────────────────┴─wgmma─► frag S ──mask, softmax──► frag P ─┐
-//   smem ring  ────────────────────────────────────────────────────────────────┴─wgmma─► frag O ──epilogue──►
+//   smem query ─┐
+//   smem ring  ─┴─wgmma─► frag S ──mask, softmax──► frag P ─┐
+//   smem ring  ─────────────────────────────────────────────┴─wgmma─► frag O ──epilogue──►
 //
 // One step: S of the next block and O += P·V of the last one are issued together, in this warpgroup's turn; while the matrix
 // unit then works for another warpgroup, this one turns S into P.
@@ -19,7 +19,6 @@
 #include "kernels/attention/prefill_sm90/prefill_softmax.cuh"
 #include "kernels/attention/prefill_sm90/prefill_traits.cuh"
 #include "kernels/attention/prefill_sm90/prefill_turns.cuh"
-#include "kernels/common/ldmatrix.cuh"
 #include "kernels/common/mbarrier.cuh"
 #include "kernels/common/named_barrier.cuh"
 #include "kernels/common/shared_memory.cuh"
@@ -33,6 +32,8 @@ class GroupAttention {
   using T = typename Traits::T;
   using Shared = typename Traits::SharedStorage;
   static constexpr int kTileKeys = Traits::kTileKeys;
+  using Softmax = SpeculativeSoftmax<T, kTileKeys, Traits::kEarlyWeights>;
+  using Weights = typename Softmax::Weights;
   static constexpr int kKeySteps = kTileKeys / 16;            // of the sum in P·V
   static constexpr int kColumnSteps = Traits::kHeadDim / 16;  // of the sum in Q·Kᵀ
   static constexpr float kLog2E = 1.4426950408889634f;
@@ -90,7 +91,6 @@ class GroupAttention {
     num_skipped_ = AlikeInWarp(walk.num_skipped);
     full_begin_ = AlikeInWarp(walk.full_begin);
     full_end_ = AlikeInWarp(walk.full_end);
-    LoadQueries();
     return true;
   }
 
@@ -99,7 +99,8 @@ class GroupAttention {
     const int stage = SkipBlocks(TakeStage());
     IssueScores(stage);
     AwaitScores</*kPending=*/0>(stage);
-    BeginRows();
+    BeginWeights(weights_);
+    ClearOutput();
   }
 
   // The last product of one tile beside the first of the next.
@@ -111,9 +112,20 @@ class GroupAttention {
     IssueOutput(value_stage);
     turns_.Pass();
     AwaitScores(key_stage);
-    AwaitOutput(value_stage);
-    FinishRows();
-    BeginRows();
+    if constexpr (Traits::kBeginsEarly) {  // P·V still reads the weights of the tile before
+      const SoftmaxRows finished = softmax_.rows();
+      Weights first_weights;
+      BeginWeights(first_weights);
+      AwaitOutput(value_stage);
+      FinishRows(finished);
+#pragma unroll
+      for (int i = 0; i < kTileKeys / 4; ++i) weights_[i] = first_weights[i];
+    } else {
+      AwaitOutput(value_stage);
+      FinishRows(softmax_.rows());
+      BeginWeights(weights_);
+    }
+    ClearOutput();
   }
 
   // The last product of a tile that no other follows.
@@ -124,16 +136,18 @@ class GroupAttention {
     turns_.Pass(/*is_last_round=*/true);
     AwaitOutput(stage);
     if constexpr (!Traits::kOverlapsTiles) last_buffer_ = buffer_.idx;
-    FinishRows();
+    FinishRows(softmax_.rows());
   }
 
   // A warp whose weights were not good enough leaves the loop to do the block again, and comes back: products stay in one place
-  // of the code for all warps of the warpgroup, as they must, and the way that is nearly always taken stays short.
+  // of the code for all warps of the warpgroup, as they must, and the way that is nearly always taken stays short. With options
+  // there is no such way.
   __device__ __forceinline__ void WalkBlocks() {
     while (block_ > first_block_) {
       bool is_good = true;
       const int plain_begin = max(first_block_, full_begin_);
-      while (is_good && block_ > plain_begin && block_ <= full_end_ && present_keys_ >= kTileKeys) {
+      while (is_good && !Traits::kHasLogitOptions && block_ > plain_begin && block_ <= full_end_ &&
+             present_keys_ >= kTileKeys) {
         --block_;
         is_good = Step</*kIsPlain=*/true>();
       }
@@ -157,8 +171,16 @@ class GroupAttention {
     turns_.Pass();
     AwaitScores(key_stage);
     FinishScores<kIsPlain>();
+    // The branch is what keeps the compiler from waiting for P·V before all weights.
+    typename Softmax::EarlyWeights early = {};
+    if constexpr (Traits::kEarlyWeights > 0) {
+      if (!softmax_.TryEarly(scores_, early)) {
+        AwaitOutput(value_stage);
+        return false;
+      }
+    }
     AwaitOutput(value_stage);
-    return softmax_.TryBlock(scores_, weights_);
+    return softmax_.TryRest(scores_, early, weights_);
   }
 
   __device__ __forceinline__ void RedoBlock() {
@@ -177,7 +199,7 @@ class GroupAttention {
     return taken;
   }
   __device__ __forceinline__ void Release(int stage) const {
-    if (lane() == 0) MBarrierArrive(BarrierAt(shared_.ring_empty, stage));
+    MBarrierArriveIf(lane() == 0, BarrierAt(shared_.ring_empty, stage));
   }
 
   // Blocks at a tile's end that this warpgroup's rows do not see: their keys, and their values, which come one place later,
@@ -202,17 +224,6 @@ class GroupAttention {
            warp() * Traits::kWarpBytes;
   }
 
-  // This warp's 16 rows as fragments; the tile's products then read a third less from shared memory.
-  __device__ __forceinline__ void LoadQueries() {
-    if constexpr (Traits::kKeepsQuery) {
-      const std::uint32_t first = ComputedHere(RowChunkAddress(WarpRows(buffer_.idx), lane() % 16, lane() / 16));
-#pragma unroll
-      for (int k = 0; k < kColumnSteps; ++k) {
-        LdMatrixX4(query_[k], (first ^ static_cast<std::uint32_t>(k % 4 * 32)) + k / 4 * Traits::kQueryChunkBytes);
-      }
-    }
-  }
-
   // S = Q·Kᵀ.
   __device__ __forceinline__ void IssueScores(int stage) {
     const WgmmaOperand keys = key_operand_.At(stage * Traits::kStageBytes);
@@ -223,18 +234,10 @@ class GroupAttention {
     for (int k = 0; k < kColumnSteps; ++k) {
       const WgmmaOperand key = keys.At(k / 4 * Traits::kBlockChunkBytes + k % 4 * 32);
       const WgmmaOperand query = queries.At(k / 4 * Traits::kQueryChunkBytes + k % 4 * 32);
-      if constexpr (Traits::kKeepsQuery) {
-        if (k == 0) {
-          Wgmma<kTileKeys>::template Registers<T, false, false>(scores_, query_[k], key);
-        } else {
-          Wgmma<kTileKeys>::template Registers<T, true, false>(scores_, query_[k], key);
-        }
+      if (k == 0) {
+        Wgmma<kTileKeys>::template Shared<T, false>(scores_, query, key);
       } else {
-        if (k == 0) {
-          Wgmma<kTileKeys>::template Shared<T, false>(scores_, query, key);
-        } else {
-          Wgmma<kTileKeys>::template Shared<T, true>(scores_, query, key);
-        }
+        Wgmma<kTileKeys>::template Shared<T, true>(scores_, query, key);
       }
     }
     WgmmaCommit();
@@ -298,8 +301,7 @@ class GroupAttention {
     const int first_key = block_ * kTileKeys + lane() % 4 * 2;
     const int first_row = consumer_ * Traits::kGroupRows + warp() * 16 + lane() / 4;
     if constexpr (Traits::kHasLogitOptions) {
-      const LogitOptions::Row rows[2] = {LogitsOf(first_row), LogitsOf(first_row + 8)};
-      ProductsToLogits(scores_, rows, first_key);
+      ProductsToLogits(scores_, arguments_.params, tile(), first_row, first_key);
     }
     if (kIsPlain || (block_ < full_end_ && block_ >= full_begin_)) return;
     const RowKeys keys[2] = {KeysOfRow(arguments_.schedule, tile(), first_row),
@@ -308,27 +310,22 @@ class GroupAttention {
     if (block_ < full_begin_) HideEarlierKeys(scores_, keys[0].begin - first_key, keys[1].begin - first_key);
   }
 
-  // Rows beyond the tile's last get its logits: their bias does not exist.
-  __device__ __forceinline__ LogitOptions::Row LogitsOf(int row) const {
-    const int query = tile().row_begin + min(row, tile().num_rows - 1);
-    return LogitOptions(arguments_.params, tile().sequence_idx)
-        .OfRow(tile().query_head, query, tile().position - tile().row_begin + query, tile().key_tokens);
-  }
-
   // Of the first block of the warpgroup's tile.
-  __device__ __forceinline__ void BeginRows() {
+  __device__ __forceinline__ void BeginWeights(Weights& weights) {
     FinishScores();
     const GroupWalk& walk = shared_.walks[buffer_.idx][consumer_];
-    softmax_.Begin(scores_, weights_, Traits::kBeginsWithMaximum || AlikeInWarp(walk.has_few_keys) != 0);
-#pragma unroll
-    for (int i = 0; i < Traits::kValueHeadDim / 2; ++i) output_[i] = 0;
+    softmax_.Begin(scores_, weights, Traits::kBeginsWithMaximum || AlikeInWarp(walk.has_few_keys) != 0);
     present_keys_ = AlikeInWarp(walk.present_keys);
   }
+  __device__ __forceinline__ void ClearOutput() {
+#pragma unroll
+    for (int i = 0; i < Traits::kValueHeadDim / 2; ++i) output_[i] = 0;
+  }
 
-  __device__ __forceinline__ void FinishRows() {
+  __device__ __forceinline__ void FinishRows(const SoftmaxRows& rows) {
     const int row = consumer_ * Traits::kGroupRows + warp() * 16;
     const PrefillEpilogue<Traits> epilogue(arguments_, shared_.tiles[last_buffer_], WarpRows(last_buffer_), consumer_, row);
-    epilogue.Run(softmax_.rows(), softmax_.log2_scale(), output_, BarrierAt(shared_.output_full, last_buffer_));
+    epilogue.Run(rows, softmax_.log2_scale(), output_, BarrierAt(shared_.output_full, last_buffer_));
   }
 
   static constexpr int kTailBarrier = 1 + Traits::kConsumers;  // the first behind those of the turns
@@ -337,7 +334,7 @@ class GroupAttention {
   Shared& shared_;
   const int consumer_;
   const WarpgroupTurns<Traits::kConsumers> turns_;
-  SpeculativeSoftmax<T, kTileKeys> softmax_;
+  Softmax softmax_;
   const WgmmaOperand query_operand_, key_operand_, value_operand_;
 
   RingPlace<Traits::kStages> stage_;
@@ -352,8 +349,7 @@ class GroupAttention {
 
   float scores_[kTileKeys / 2] = {};
   float output_[Traits::kValueHeadDim / 2];
-  std::uint32_t weights_[kTileKeys / 4];
-  std::uint32_t query_[Traits::kKeepsQuery ? kColumnSteps : 1][4];
+  Weights weights_;
 };
 
 }  // namespace ridgeline::kernels::attention

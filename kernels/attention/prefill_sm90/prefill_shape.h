@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <iterator>
+#include <numeric>
 
 #include "kernels/attention/attention.h"
 
@@ -10,46 +11,87 @@ namespace ridgeline::kernels::attention {
 
 // Tiles of one build. README.md, "Sizes", has what chose them.
 struct PrefillShape {
-  int head_dim;              // columns of queries and keys, as padded with zeros
-  int value_head_dim;        // of values and outputs
-  int tile_keys;             // keys of a block
-  int consumers;             // warpgroups that compute, with 64 query rows each
-  int stages;                // blocks of keys or values in the ring
-  int query_buffers;         // tiles whose queries, or outputs, lie in shared memory at once
-  bool keeps_query = false;  // queries lie in registers
+  int head_dim;               // columns of queries and keys, as padded with zeros
+  int value_head_dim;         // of values and outputs
+  int tile_keys;              // keys of a block
+  int consumers;              // warpgroups that compute, with 64 query rows each
+  int stages;                 // blocks of keys or values in the ring
+  int query_buffers;          // tiles whose queries, or outputs, lie in shared memory at once
+  int early_weights = 0;      // of a thread's, computed while P·V of the block before still runs; even
+  bool begins_early = false;  // a tile's first weights are computed while the last P·V of the one before runs
+  int option_tile_keys = 0;   // keys of a block where options change logits, whose code needs registers; 0: tile_keys
 
   constexpr int TileRows() const { return 64 * consumers; }
 };
 
 inline constexpr PrefillShape kPrefillShapes[] = {
-    {.head_dim = 64, .value_head_dim = 64, .tile_keys = 128, .consumers = 3, .stages = 6, .query_buffers = 3},
-    {.head_dim = 64, .value_head_dim = 64, .tile_keys = 64, .consumers = 4, .stages = 8, .query_buffers = 3},
+    {.head_dim = 64,
+     .value_head_dim = 64,
+     .tile_keys = 128,
+     .consumers = 3,
+     .stages = 6,
+     .query_buffers = 3,
+     .option_tile_keys = 64},
+    {.head_dim = 64,
+     .value_head_dim = 64,
+     .tile_keys = 64,
+     .consumers = 4,
+     .stages = 8,
+     .query_buffers = 3,
+     .option_tile_keys = 32},
     {.head_dim = 64,
      .value_head_dim = 64,
      .tile_keys = 128,
      .consumers = 2,
      .stages = 6,
      .query_buffers = 3,
-     .keeps_query = true},
+     .early_weights = 24,
+     .begins_early = true},
     {.head_dim = 96,
      .value_head_dim = 96,
      .tile_keys = 128,
      .consumers = 2,
      .stages = 4,
      .query_buffers = 3,
-     .keeps_query = true},
+     .early_weights = 24,
+     .begins_early = true},
     {.head_dim = 128,
      .value_head_dim = 128,
      .tile_keys = 128,
      .consumers = 2,
      .stages = 4,
      .query_buffers = 3,
-     .keeps_query = true},
-    {.head_dim = 192, .value_head_dim = 128, .tile_keys = 112, .consumers = 2, .stages = 4, .query_buffers = 1},
-    {.head_dim = 192, .value_head_dim = 192, .tile_keys = 112, .consumers = 2, .stages = 4, .query_buffers = 1},
-    {.head_dim = 256, .value_head_dim = 256, .tile_keys = 80, .consumers = 2, .stages = 4, .query_buffers = 1},
+     .early_weights = 24,
+     .begins_early = true},
+    {.head_dim = 192,
+     .value_head_dim = 128,
+     .tile_keys = 112,
+     .consumers = 2,
+     .stages = 4,
+     .query_buffers = 1,
+     .early_weights = 16},
+    {.head_dim = 192,
+     .value_head_dim = 192,
+     .tile_keys = 112,
+     .consumers = 2,
+     .stages = 4,
+     .query_buffers = 1,
+     .early_weights = 16},
+    {.head_dim = 256,
+     .value_head_dim = 256,
+     .tile_keys = 80,
+     .consumers = 2,
+     .stages = 4,
+     .query_buffers = 1,
+     .early_weights = 8,
+     .option_tile_keys = 64},
 };
 inline constexpr int kNumPrefillShapes = static_cast<int>(std::size(kPrefillShapes));
+
+// Rows of one tensor copy of keys or values: a block's, or what of it lies in one page for sure.
+constexpr int CopyKeys(const AttentionShape& shape, int tile_keys) {
+  return shape.IsPaged() ? static_cast<int>(std::gcd(shape.page_tokens, std::int64_t{tile_keys})) : tile_keys;
+}
 
 // By what they are for.
 inline constexpr int kPrefill64Long = 0, kPrefill64Short = 1, kPrefill64ShortCausal = 2, kPrefill96 = 3, kPrefill128 = 4,

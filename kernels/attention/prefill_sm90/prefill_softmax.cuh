@@ -53,8 +53,9 @@ struct SoftmaxRows {
   }
 };
 
-// Scores of one warp's 16 rows and kKeys keys, as wgmma leaves them: of each four, two are of the thread's first row.
-template <typename T, int kKeys>
+// Scores of one warp's 16 rows and kKeys keys, as wgmma leaves them: of each four, two are of the thread's first row. kEarly of
+// a thread's weights can be computed before the others.
+template <typename T, int kKeys, int kEarly>
 class SpeculativeSoftmax {
   static constexpr unsigned kAllLanes = 0xffffffff;
   using Range = WeightRange<T>;
@@ -62,6 +63,16 @@ class SpeculativeSoftmax {
  public:
   using Scores = float[kKeys / 2];
   using Weights = std::uint32_t[kKeys / 4];  // pairs, as wgmma takes them
+
+  // The thread's part of its two rows' sums, of even and of odd columns.
+  struct PartialSums {
+    float even[2], odd[2];
+    __device__ __forceinline__ float OfRow(int row) const { return even[row] + odd[row]; }
+  };
+  struct EarlyWeights {
+    float weight[kEarly > 0 ? kEarly : 1];
+    PartialSums part;
+  };
 
   __device__ explicit SpeculativeSoftmax(float log2_scale) : log2_scale_(log2_scale) {}
 
@@ -73,13 +84,14 @@ class SpeculativeSoftmax {
     prefers_maximum_ = false;
     if (!takes_maximum) {
       const float first = Range::kFirstReference == 0 ? 0.0f : Range::kFirstReference / log2_scale_;
-      float part[2];
-      Weigh(scores, weights, first * log2_scale_, first * log2_scale_, part);
-      const float sum[2] = {RowSum(part[0]), RowSum(part[1])};
+      const float reference[2] = {first * log2_scale_, first * log2_scale_};
+      PartialSums part = {};
+      Weigh(scores, weights, reference, part);
+      const float sum[2] = {RowSum(part.OfRow(0)), RowSum(part.OfRow(1))};
       if (__all_sync(kAllLanes, IsGoodFirst(sum[0]) & IsGoodFirst(sum[1]))) {
         row_[0].maximum = row_[1].maximum = first;
-        sum_[0] = part[0];
-        sum_[1] = part[1];
+        sum_[0] = part.OfRow(0);
+        sum_[1] = part.OfRow(1);
         return;
       }
     }
@@ -90,15 +102,31 @@ class SpeculativeSoftmax {
     prefers_maximum_ = is_far_;
   }
 
-  // A later block. False if its weights are not good enough: RedoBlock is to follow.
-  __device__ __forceinline__ bool TryBlock(const Scores& scores, Weights& weights) {
-    if (prefers_maximum_) return false;
-    float part[2];
-    Weigh(scores, weights, row_[0].maximum * log2_scale_, row_[1].maximum * log2_scale_, part);
-    const bool is_good = __all_sync(kAllLanes, (part[0] <= Range::kMostSum) & (part[1] <= Range::kMostSum));
+  // A later block, in two parts: the first weights are computed while P·V still reads those of the block before, and have
+  // registers of their own. Each is false if the weights are not good enough: RedoBlock is to follow.
+  __device__ __forceinline__ bool TryEarly(const Scores& scores, EarlyWeights& early) const {
+    const float most_sum = prefers_maximum_ ? -1.0f : Range::kMostSum;  // a branch would be one that lanes could part at
+    const float reference[2] = {row_[0].maximum * log2_scale_, row_[1].maximum * log2_scale_};
+    early.part = {};
+#pragma unroll
+    for (int i = 0; i < kEarly; ++i) {
+      early.weight[i] = Exp2(fmaf(scores[i], log2_scale_, -reference[i / 2 % 2]));
+      (i % 2 == 0 ? early.part.even : early.part.odd)[i / 2 % 2] += early.weight[i];
+    }
+    return __all_sync(kAllLanes, (early.part.OfRow(0) <= most_sum) & (early.part.OfRow(1) <= most_sum));
+  }
+  __device__ __forceinline__ bool TryRest(const Scores& scores, const EarlyWeights& early, Weights& weights) {
+    if (kEarly == 0 && prefers_maximum_) return false;
+    const float reference[2] = {row_[0].maximum * log2_scale_, row_[1].maximum * log2_scale_};
+    PartialSums part = early.part;
+#pragma unroll
+    for (int i = 0; i < kEarly; i += 2) weights[i / 2] = PackPair<T>(early.weight[i], early.weight[i + 1]);
+    Weigh<kEarly>(scores, weights, reference, part);
+    const float sum[2] = {part.OfRow(0), part.OfRow(1)};
+    const bool is_good = __all_sync(kAllLanes, (sum[0] <= Range::kMostSum) & (sum[1] <= Range::kMostSum));
     if (is_good) {
-      sum_[0] += part[0];
-      sum_[1] += part[1];
+      sum_[0] += sum[0];
+      sum_[1] += sum[1];
     }
     return is_good;
   }
@@ -132,25 +160,20 @@ class SpeculativeSoftmax {
     return fmaxf(x, __shfl_xor_sync(kAllLanes, x, 2));
   }
 
-  // Weights that refer to reference0 and reference1, in powers of two; `part`: the thread's part of the rows' sums.
-  __device__ __forceinline__ void Weigh(const Scores& scores, Weights& weights, float reference0, float reference1,
-                                        float (&part)[2]) const {
-    float even[2] = {}, odd[2] = {};
+  // Weights from score kFrom on, which refer to `reference`, in powers of two; adds them to the thread's part of the rows'
+  // sums.
+  template <int kFrom = 0>
+  __device__ __forceinline__ void Weigh(const Scores& scores, Weights& weights, const float (&reference)[2],
+                                        PartialSums& part) const {
 #pragma unroll
-    for (int i = 0; i < kKeys / 4; i += 2) {
-      const float a = Exp2(fmaf(scores[2 * i], log2_scale_, -reference0));
-      const float b = Exp2(fmaf(scores[2 * i + 1], log2_scale_, -reference0));
-      const float c = Exp2(fmaf(scores[2 * i + 2], log2_scale_, -reference1));
-      const float d = Exp2(fmaf(scores[2 * i + 3], log2_scale_, -reference1));
-      weights[i] = PackPair<T>(a, b);
-      weights[i + 1] = PackPair<T>(c, d);
-      even[0] += a;
-      odd[0] += b;
-      even[1] += c;
-      odd[1] += d;
+    for (int i = kFrom; i < kKeys / 2; i += 2) {
+      const int row = i / 2 % 2;
+      const float even = Exp2(fmaf(scores[i], log2_scale_, -reference[row]));
+      const float odd = Exp2(fmaf(scores[i + 1], log2_scale_, -reference[row]));
+      weights[i / 2] = PackPair<T>(even, odd);
+      part.even[row] += even;
+      part.odd[row] += odd;
     }
-    part[0] = even[0] + odd[0];
-    part[1] = even[1] + odd[1];
   }
 
   // The classic online softmax: maxima first, then weights that refer to them. Where a maximum is so far from 0 that its
@@ -175,10 +198,10 @@ class SpeculativeSoftmax {
       for (int i = 0; i < kKeys / 2; ++i) scores[i] -= row_[i / 2 % 2].Reference();
       reference[0] = reference[1] = 0;
     }
-    float part[2];
-    Weigh(scores, weights, reference[0], reference[1], part);
-    sum_[0] = fmaf(sum_[0], factor[0], part[0]);
-    sum_[1] = fmaf(sum_[1], factor[1], part[1]);
+    PartialSums part = {};
+    Weigh(scores, weights, reference, part);
+    sum_[0] = fmaf(sum_[0], factor[0], part.OfRow(0));
+    sum_[1] = fmaf(sum_[1], factor[1], part.OfRow(1));
   }
 
   // RunningSoftmax::MoveTo, without branches where nothing is far.

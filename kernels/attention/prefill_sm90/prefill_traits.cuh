@@ -50,11 +50,13 @@ struct PrefillTraits {
   static constexpr int kHeadDim = kShape.head_dim;
   static constexpr int kValueHeadDim = kShape.value_head_dim;
   static constexpr int kTileRows = kShape.TileRows();
-  static constexpr int kTileKeys = kShape.tile_keys;
+  static constexpr int kTileKeys = kHasLogitOptions && kShape.option_tile_keys > 0 ? kShape.option_tile_keys : kShape.tile_keys;
   static constexpr int kConsumers = kShape.consumers;
   static constexpr int kStages = kShape.stages;
   static constexpr int kQueryBuffers = kShape.query_buffers;
-  static constexpr bool kKeepsQuery = kShape.keeps_query;
+  // Weights computed early need registers too.
+  static constexpr int kEarlyWeights = kHasLogitOptions ? 0 : kShape.early_weights;
+  static constexpr bool kBeginsEarly = kShape.begins_early && !kHasLogitOptions;
   // With one buffer for queries, the next tile's can only come when this one's output has gone.
   static constexpr bool kOverlapsTiles = kQueryBuffers > 1;
   // A row's largest weight is 1 if its first block is weighed by its maximum, and not rounded: more exact where many keys weigh
