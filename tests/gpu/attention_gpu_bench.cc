@@ -3,6 +3,8 @@
 //
 //   algorithm type B Sq Sk Hq Hkv D causal        e.g. flash bfloat16 4 4096 4096 16 16 128 1
 //
+// and after these, if wanted, options as attention_bench_row.h names them: window=1024 page_tokens=64 lengths=8192,33,100.
+//
 // Tensors are random normals in the API's layout, [batch, tokens, heads, head_dim]; the L2 cache is warm. `burst_ms` is the
 // median of back-to-back launches after a quarter of a second of rest and five warm-ups, `sustained_ms` the same after 200 ms
 // of load, when the chip has reached the clock that its power allows.
@@ -14,9 +16,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <iostream>
 #include <memory>
-#include <sstream>
+#include <numeric>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,8 +29,10 @@
 #include "kernels/attention/flash/flash_cuda.h"
 #include "kernels/attention/plan.h"
 #include "kernels/attention/standard/standard_cuda.h"
+#include "kernels/common/convert.h"
 #include "kernels/common/data_type.h"
 #include "kernels/microbench/microbench_cuda.h"
+#include "tests/gpu/attention_bench_row.h"
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/timing.h"
 
@@ -36,6 +42,7 @@ namespace {
 namespace attention = kernels::attention;
 using attention::Algorithm;
 using kernels::DataType;
+using Row = AttentionBenchRow;
 
 constexpr auto kRest = std::chrono::milliseconds(250);
 constexpr int kWarmUps = 5;
@@ -43,58 +50,27 @@ constexpr int kLaunches = 40;
 constexpr double kLoadMilliseconds = 200;
 constexpr double kMostMillisecondsOfLaunches = 500;  // slow rows are timed fewer times
 
-struct Row {
-  Algorithm algorithm;
-  DataType type;
-  std::int64_t batch, query_tokens, key_tokens, query_heads, kv_heads, head_dim;
-  bool causal;
-};
-
-bool ParseRow(const std::string& line, Row& row) {
-  std::string algorithm, type;
-  std::istringstream words(line);
-  words >> algorithm >> type >> row.batch >> row.query_tokens >> row.key_tokens >> row.query_heads >> row.kv_heads >>
-      row.head_dim >> row.causal;
-  if (!words) return false;
-  row.algorithm = algorithm == "standard" ? Algorithm::kStandard : Algorithm::kFlash;
-  for (const DataType candidate : {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16}) {
-    row.type = candidate;
-    if (type == Name(candidate)) return algorithm == Name(row.algorithm);
-  }
-  return false;
-}
-
 // A problem in the device's memory.
 class Problem {
  public:
-  explicit Problem(const Row& row)
-      : row_(row),
-        sequences_(MakeSequences(row)),
-        device_sequences_(row.batch * static_cast<std::int64_t>(sizeof(attention::Sequence))),
-        query_(Bytes(row.query_tokens, row.query_heads)),
-        key_(Bytes(row.key_tokens, row.kv_heads)),
-        value_(Bytes(row.key_tokens, row.kv_heads)),
-        output_(Bytes(row.query_tokens, row.query_heads)) {
+  explicit Problem(const Row& row) : row_(row), sequences_(row.Sequences()) {
     params_.shape = {.data_type = row.type,
                      .output_data_type = row.type,
-                     .num_sequences = row.batch,
+                     .num_sequences = static_cast<std::int64_t>(sequences_.size()),
                      .query_heads = row.query_heads,
                      .kv_heads = row.kv_heads,
                      .head_dim = row.head_dim,
-                     .value_head_dim = row.head_dim};
+                     .value_head_dim = row.ValueHeadDim(),
+                     .page_tokens = row.page_tokens};
     if (row.causal) params_.shape.window_right = 0;
+    if (row.window > 0) params_.shape.window_left = row.window - 1;
     params_.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(row.head_dim)));
     plan_ = attention::PlanOnCuda(params_.shape, sequences_.data(), row.algorithm, Limits());
-    device_sequences_.Upload(sequences_.data());
-    params_.sequences = reinterpret_cast<const attention::Sequence*>(device_sequences_.data());
-    params_.query = Fill(query_, 1);
-    params_.key = Fill(key_, 2);
-    params_.value = Fill(value_, 3);
-    params_.output = output_.data();
-    workspace_ = std::make_unique<GuardedDeviceArray>(plan_.workspace_bytes);
-    params_.workspace = workspace_->data();
-    merge_workspace_ = std::make_unique<GuardedDeviceArray>(plan_.merge_workspace_bytes);  // all ones
-    params_.merge_workspace = merge_workspace_->data();
+    params_.sequences = static_cast<const attention::Sequence*>(Upload(sequences_));
+    AllocateTensors();
+    SetOptions();
+    params_.workspace = Allocate(plan_.workspace_bytes);
+    params_.merge_workspace = Allocate(plan_.merge_workspace_bytes);  // all ones
   }
 
   const attention::AttentionPlan& plan() const { return plan_; }
@@ -116,37 +92,89 @@ class Problem {
  private:
   template <typename Bits>
   bool IsWritten() const {
-    std::vector<Bits> elements(output_.size_bytes() / sizeof(Bits));
-    output_.Download(elements.data());
+    std::vector<Bits> elements(output_->size_bytes() / sizeof(Bits));
+    output_->Download(elements.data());
     return std::ranges::count(elements, static_cast<Bits>(-1)) == 0;
   }
 
-  static std::vector<attention::Sequence> MakeSequences(const Row& row) {
-    std::vector<attention::Sequence> sequences;
-    for (std::int64_t b = 0; b < row.batch; ++b) {
-      sequences.push_back({.query_begin = b * row.query_tokens,
-                           .query_tokens = row.query_tokens,
-                           .key_begin = b * row.key_tokens,
-                           .key_tokens = row.key_tokens,
-                           .lse_begin = 0});
+  void* Allocate(std::int64_t size_bytes) {
+    arrays_.push_back(std::make_unique<GuardedDeviceArray>(size_bytes));
+    return arrays_.back()->data();
+  }
+  template <typename T>
+  void* Upload(const std::vector<T>& elements) {
+    Allocate(static_cast<std::int64_t>(elements.size() * sizeof(T)));
+    arrays_.back()->Upload(elements.data());
+    return arrays_.back()->data();
+  }
+  void* Normals(std::int64_t elements, std::uint64_t seed, DataType type, float deviation) {
+    void* const data = Allocate(elements * kernels::ElementBytes(type));
+    Check(kernels::microbench::LaunchFillNormal(type, elements, seed, 0, deviation, data, Stream()), "LaunchFillNormal");
+    return data;
+  }
+
+  void AllocateTensors() {
+    const std::int64_t query_rows = row_.QueryTokens() * row_.query_heads, key_rows = row_.KeyTokens() * row_.kv_heads;
+    void* const query = Normals(query_rows * row_.head_dim, 1, row_.type, static_cast<float>(row_.query_factor));
+    void* const key = Normals(key_rows * row_.head_dim, 2, row_.type, 1);
+    if (row_.drift > 0 || row_.key_sinks > 0) SetFirstColumns(query, key);
+    params_.query = query;
+    params_.key = key;
+    params_.value = Normals(key_rows * row_.ValueHeadDim(), 3, row_.type, 1);
+    params_.output = Allocate(query_rows * row_.ValueHeadDim() * kernels::ElementBytes(row_.type));
+    output_ = arrays_.back().get();
+    if (row_.page_tokens > 0) params_.block_table = static_cast<const std::int32_t*>(Upload(ShuffledPages()));
+  }
+
+  std::vector<std::int32_t> ShuffledPages() const {
+    std::vector<std::int32_t> pages(row_.KeyTokens() / row_.page_tokens);
+    std::iota(pages.begin(), pages.end(), 0);
+    std::ranges::shuffle(pages, std::mt19937(1));
+    return pages;
+  }
+
+  // Column 0 of the queries is sqrt(D), which the scale takes back, so that of the keys adds to the logits: of dense batches.
+  void SetFirstColumns(void* query, void* key) {
+    SetFirstColumn(query, row_.query_heads, row_.QueryTokens(),
+                   [this](std::int64_t) { return std::sqrt(static_cast<double>(row_.head_dim)); });
+    SetFirstColumn(key, row_.kv_heads, row_.KeyTokens(), [this](std::int64_t token) {
+      const std::int64_t position = token % row_.key_tokens;
+      const double fallen = static_cast<double>(row_.drift * position) / static_cast<double>(row_.key_tokens);
+      return (position == 0 ? static_cast<double>(row_.key_sinks) : 0) - fallen;
+    });
+  }
+  void SetFirstColumn(void* tensor, std::int64_t heads, std::int64_t tokens, const std::function<double(std::int64_t)>& value) {
+    const std::int64_t element_bytes = kernels::ElementBytes(row_.type), row_bytes = row_.head_dim * element_bytes;
+    std::vector<float> rows(tokens * heads);
+    for (std::int64_t i = 0; i < tokens * heads; ++i) rows[i] = static_cast<float>(value(i / heads));
+    std::vector<std::byte> column(rows.size() * element_bytes);
+    kernels::ConvertFromFloat32(row_.type, rows.data(), tokens * heads, column.data());
+    Check(cudaMemcpy2DAsync(tensor, row_bytes, Upload(column), element_bytes, element_bytes, rows.size(),
+                            cudaMemcpyDeviceToDevice, Stream()),
+          "cudaMemcpy2DAsync");
+  }
+
+  void SetOptions() {
+    params_.logit_soft_cap = static_cast<float>(row_.soft_cap);
+    if (row_.alibi != 0) params_.alibi_slopes = Floats(row_.query_heads, 0.01f);
+    if (row_.sink_logits != 0) params_.sink_logits = Floats(row_.query_heads, 0);
+    if (row_.bias != 0) {
+      params_.bias = static_cast<const float*>(Normals(row_.query_tokens * row_.key_tokens, 4, DataType::kFloat32, 1));
+      params_.bias_row_stride_elems = row_.key_tokens;
     }
-    return sequences;
+    if (row_.lse != 0) {
+      params_.lse_head_stride_elems = row_.QueryTokens();
+      params_.log_sum_exp = static_cast<float*>(Allocate(row_.QueryTokens() * row_.query_heads * 4));
+    }
   }
-
-  std::int64_t Bytes(std::int64_t tokens, std::int64_t heads) const {
-    return row_.batch * tokens * heads * row_.head_dim * kernels::ElementBytes(row_.type);
-  }
-
-  const void* Fill(const GuardedDeviceArray& array, std::uint64_t seed) const {
-    const std::int64_t elements = array.size_bytes() / kernels::ElementBytes(row_.type);
-    Check(kernels::microbench::LaunchFillNormal(row_.type, elements, seed, 0, 1, array.data(), Stream()), "LaunchFillNormal");
-    return array.data();
+  const float* Floats(std::int64_t count, float value) {
+    return static_cast<const float*>(Upload(std::vector<float>(static_cast<std::size_t>(count), value)));
   }
 
   const Row row_;
   const std::vector<attention::Sequence> sequences_;
-  GuardedDeviceArray device_sequences_, query_, key_, value_, output_;
-  std::unique_ptr<GuardedDeviceArray> workspace_, merge_workspace_;
+  std::vector<std::unique_ptr<GuardedDeviceArray>> arrays_;
+  const GuardedDeviceArray* output_ = nullptr;
   attention::AttentionParams params_{};
   attention::AttentionPlan plan_;
 };
@@ -199,11 +227,11 @@ int main() {
     return 1;
   }
   for (std::string line; std::getline(std::cin, line);) {
-    ridgeline::gpu::Row row;
-    if (ridgeline::gpu::ParseRow(line, row)) {
+    ridgeline::gpu::AttentionBenchRow row;
+    if (ridgeline::gpu::ParseAttentionBenchRow(line, row)) {
       ridgeline::gpu::Measure(row);
     } else {
-      std::puts("{\"error\": \"a row is: algorithm type B Sq Sk Hq Hkv D causal\"}");
+      std::puts("{\"error\": \"a row is: algorithm type B Sq Sk Hq Hkv D causal [option=value]...\"}");
     }
     std::fflush(stdout);
   }

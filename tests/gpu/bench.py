@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Our CUDA attention kernels beside PyTorch's, row by row in turn, so that both sides see the same load history.
 
-    tests/gpu/bench.py BUNDLE/bin/attention_gpu_bench [--quick] [--groups prefill,standard] [--rivals fa2,math] > results.jsonl
+    tests/gpu/bench.py BUNDLE/bin/attention_gpu_bench [--quick | --wide] [--groups prefill,standard] [--rivals fa2,math] > results.jsonl
 
 Prints a line of JSON for each measurement: the row, the side, times, and the clock and power under sustained load. Without PyTorch
 it measures our side alone.
@@ -26,7 +26,13 @@ except ImportError as error:
 
 PREFILL_TOKENS = 16384  # of all sequences of a batch together
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
+RAGGED = (8192, 33, 4096, 100, 2048, 513, 1024, 257, 300, 129, 700, 77)  # a long tail
 DECODES = ((1, 1024), (1, 8192), (1, 32768), (8, 8192), (32, 8192), (128, 1024))  # batch, context
+
+
+# Of attention_gpu_bench, beside the words that every row has.
+OPTIONS = ("value_head_dim", "page_tokens", "window", "lengths", "query_factor", "drift", "key_sinks")
+OPTIONS += ("soft_cap", "alibi", "bias", "sink_logits", "lse")
 
 
 def row(group: str, batch: int, query_tokens: int, key_tokens: int, query_heads: int, kv_heads: int, head_dim: int, **options) -> dict:
@@ -68,6 +74,31 @@ def table(quick: bool) -> Iterator[tuple[dict, tuple[str, ...]]]:
         yield row("decode", batch, 1, context, 32, 8, 128), ("fa2", "cudnn")
 
 
+def wide_table() -> Iterator[tuple[dict, tuple[str, ...]]]:
+    """Prefill beyond the main table: other shapes, layouts and data, and what each option costs."""
+    both = ("fa2", "cudnn")
+    for causal in (False, True):
+        yield row("shapes", 1, 8192, 8192, 64, 8, 128, causal=causal), both
+        yield row("shapes", 4, 4096, 4096, 8, 8, 256, causal=causal), both
+        yield row("shapes", 4, 4096, 4096, 16, 16, 192, value_head_dim=128, causal=causal), ("cudnn",)
+        yield row("shapes", 4, 4096, 4096, 16, 16, 96, causal=causal), both
+        yield row("shapes", 16, 1000, 1000, 16, 16, 128, causal=causal), both
+        yield row("shapes", 4, 4097, 4097, 16, 16, 128, causal=causal), both
+        yield row("shapes", 64, 128, 128, 64, 64, 128, causal=causal), both
+        yield row("shapes", 32, 256, 256, 64, 64, 128, causal=causal), both
+        yield row("shapes", 4, 4096, 4096, 16, 16, 128, type="float16", causal=causal), both
+        yield row("ragged", 1, 1, 1, 16, 16, 128, lengths=RAGGED, causal=causal), ("fa2",)
+    yield row("window", 2, 8192, 8192, 16, 16, 128, causal=True, window=1024), ("fa2",)
+    for factor in (1, 8, 32):
+        yield prefill("data", 4096, 16, 128, query_factor=factor), ("cudnn",)
+    yield prefill("data", 4096, 16, 128, drift=100), ("cudnn",)
+    yield prefill("data", 4096, 16, 128, key_sinks=12), ("cudnn",)
+    for page_tokens in (0, 256, 128, 64, 32, 16):
+        yield prefill("pages", 4096, 16, 128, page_tokens=page_tokens), ()
+    for option in ({}, {"lse": 1}, {"sink_logits": 1}, {"soft_cap": 30}, {"alibi": 1}, {"bias": 1}):
+        yield prefill("options", 4096, 16, 128, causal=True, **option), ()
+
+
 class OurBench:
     """The process of attention_gpu_bench, a row at a time."""
 
@@ -81,6 +112,9 @@ class OurBench:
         assert self._process.stdin is not None and self._process.stdout is not None
         words = [row["algorithm"], row["type"], row["batch"], row["query_tokens"], row["key_tokens"]]
         words += [row["query_heads"], row["kv_heads"], row["head_dim"], int(row["causal"])]
+        for name in OPTIONS:
+            if name in row:
+                words.append(f"{name}={','.join(map(str, row[name])) if name == 'lengths' else row[name]}")
         try:
             print(*words, file=self._process.stdin, flush=True)
             answer = self._process.stdout.readline()
@@ -100,13 +134,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", help="path of attention_gpu_bench")
     parser.add_argument("--quick", action="store_true", help="fewer rows")
+    parser.add_argument("--wide", action="store_true", help="the table of other shapes, layouts, data and options instead")
     parser.add_argument("--groups", help="only rows of these groups, separated by commas")
     parser.add_argument("--rivals", help="only beside these, separated by commas")
     arguments = parser.parse_args()
     ours = OurBench(arguments.program)
     state = gpu_state.GpuState()
     num_errors = 0
-    for row, rivals in table(arguments.quick):
+    for row, rivals in wide_table() if arguments.wide else table(arguments.quick):
         if arguments.groups is not None and row["group"] not in arguments.groups.split(","):
             continue
         wanted = [rival for rival in rivals if arguments.rivals is None or rival in arguments.rivals.split(",")]

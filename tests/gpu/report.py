@@ -12,16 +12,26 @@ import json
 import pathlib
 import subprocess
 
+import bench
 import gpu_state
 
 SIDE_NAMES = {"ridgeline": "Ridgeline", "fa2": "PyTorch flash (FA2)", "cudnn": "PyTorch cuDNN"}
 SIDE_NAMES |= {"efficient": "PyTorch mem-efficient", "math": "PyTorch math"}
 
 
+def visible_pairs(row: dict) -> float:
+    """Of queries and keys, of one head; half of all under a causal mask."""
+    lengths = row.get("lengths")
+    sizes = [(length, length) for length in lengths] if lengths else [(row["query_tokens"], row["key_tokens"])] * row["batch"]
+    if "window" in row:  # as many queries as keys
+        return sum(min(query + 1, row["window"]) for queries, _ in sizes for query in range(queries))
+    return sum(queries * keys for queries, keys in sizes) * (0.5 if row["causal"] else 1)
+
+
 def flops(row: dict) -> float:
-    """Of Q·Kᵀ and P·V; half of it under a causal mask."""
-    pairs = row["query_tokens"] * row["key_tokens"] * (0.5 if row["causal"] else 1)
-    return 4 * row["batch"] * row["query_heads"] * row["head_dim"] * pairs
+    """Of Q·Kᵀ and P·V."""
+    columns = row["head_dim"] + row.get("value_head_dim", row["head_dim"])
+    return 2 * row["query_heads"] * columns * visible_pairs(row)
 
 
 def key_value_bytes(row: dict) -> float:
@@ -32,7 +42,11 @@ def key_value_bytes(row: dict) -> float:
 def row_name(row: dict) -> str:
     heads = f"{row['query_heads']}/{row['kv_heads']}"
     mask = "causal" if row["causal"] else "full"
-    return f"B{row['batch']} Sq{row['query_tokens']} Sk{row['key_tokens']} H{heads} D{row['head_dim']} {row['type']} {mask}"
+    options = "".join(f" {name}={row[name]}" for name in bench.OPTIONS if name in row and name != "lengths")
+    sizes = f"B{row['batch']} Sq{row['query_tokens']} Sk{row['key_tokens']}"
+    if "lengths" in row:
+        sizes = f"{len(row['lengths'])} sequences of {min(row['lengths'])} to {max(row['lengths'])}"
+    return f"{sizes} H{heads} D{row['head_dim']} {row['type']} {mask}{options}"
 
 
 def rate(row: dict, milliseconds: float) -> str:
