@@ -239,7 +239,7 @@ const Point* OtherAlgorithm(absl::Span<const Point> points, const Point& flash) 
 
 Judgement Judge(absl::Span<const Point> points, const device::DeviceInfo& /*device*/) {
   std::int64_t longest = 0, crossing = std::numeric_limits<std::int64_t>::max();
-  double gain = 0, memory_ratio = 0;
+  double gain = 0, flash_workspace = 0, standard_workspace = 0;
   for (const Point& point : points) {
     const bool is_flash_prefill = !IsDecode(point.values) && point.values.Word("algorithm") == "flash";
     const Point* const standard = is_flash_prefill ? OtherAlgorithm(points, point) : nullptr;
@@ -250,15 +250,16 @@ Judgement Judge(absl::Span<const Point> points, const device::DeviceInfo& /*devi
     if (tokens < longest || (tokens == longest && faster < gain)) continue;
     longest = tokens;
     gain = faster;
-    memory_ratio = static_cast<double>(standard->report.workspace_bytes) /
-                   static_cast<double>(std::max<std::int64_t>(1, point.report.workspace_bytes));
+    flash_workspace = static_cast<double>(point.report.workspace_bytes);
+    standard_workspace = static_cast<double>(standard->report.workspace_bytes);
   }
   if (longest == 0) return NotEnoughPoints("prefill by both algorithms");
-  Judgement judgement{.verdict = VerdictOf(gain > 1),
-                      .explanation = absl::StrFormat("at %d tokens flash is %.3g times as fast as standard, with a workspace "
-                                                     "%.0f times smaller",
-                                                     longest, gain, memory_ratio),
-                      .findings = {{"flash_over_standard", gain, "speed-up of prefill at the longest length"}}};
+  Judgement judgement{
+      .verdict = VerdictOf(gain > 1),
+      .explanation = absl::StrFormat("at %d tokens flash is %.3g times as fast as standard, with a workspace of "
+                                     "%s in place of %s",
+                                     longest, gain, SizeText(flash_workspace), SizeText(standard_workspace)),
+      .findings = {{"flash_over_standard", gain, "speed-up of prefill at the longest length"}}};
   if (crossing <= longest) {
     judgement.findings.push_back(
         {"crossing_tokens", static_cast<double>(crossing), "shortest length at which flash is faster"});
@@ -268,7 +269,9 @@ Judgement Judge(absl::Span<const Point> points, const device::DeviceInfo& /*devi
 
 }  // namespace
 
-Benchmark AttentionAlgorithms() {
+Benchmark AttentionAlgorithms(device::DeviceType type) {
+  // What each is used with: matrix units know no float32.
+  const bool is_cpu = type == device::DeviceType::kCpu;
   return {.name = "attention",
           .claim =
               "Attention is bound by memory as long as it writes its N x N scores there: flash attention keeps them in fast "
@@ -280,10 +283,11 @@ Benchmark AttentionAlgorithms() {
                    IntegerAxis("batch", "sequences", 1, 4096, {1}),
                    IntegerAxis("query_heads", "heads of the queries", 1, 1024, {8}),
                    IntegerAxis("kv_heads", "heads of keys and values, each shared by query_heads / kv_heads", 1, 1024, {8, 2}),
-                   IntegerAxis("head_dim", "elements of a head", 8, 256, {64}, 8),
+                   IntegerAxis("head_dim", "elements of a head", 8, 256, {is_cpu ? 64 : 128}, 8),
                    IntegerAxis("page_tokens", "tokens of a page of the KV cache; 0: keys lie contiguous", 0, 256, {0, 16}),
                    WordAxis("mask", "of the keys that a query sees", {"causal", "none"}, {"causal"}),
-                   WordAxis("type", "of queries, keys and values", {"float32", "float16", "bfloat16"}, {"float32"})},
+                   WordAxis("type", "of queries, keys and values", {"float32", "float16", "bfloat16"},
+                            {is_cpu ? "float32" : "bfloat16"})},
           .plot = {.x_axis = "tokens", .y = "seconds"},
           .unsupported_reason = &AnyDeviceWillDo,
           .makes_sense = &MakesSense,

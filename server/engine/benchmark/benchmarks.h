@@ -9,7 +9,7 @@ Benchmark MemoryHierarchy(device::DeviceType type);
 Benchmark ComputePeak(device::DeviceType type);
 Benchmark RooflineSweep(device::DeviceType type);
 Benchmark Coalescing(device::DeviceType type);
-Benchmark AttentionAlgorithms();
+Benchmark AttentionAlgorithms(device::DeviceType type);
 Benchmark OnlineSoftmax(device::DeviceType type);
 Benchmark LaunchOverhead(device::DeviceType type);
 Benchmark GemmLadder(device::DeviceType type);

@@ -9,9 +9,9 @@ namespace ridgeline::engine::benchmark {
 namespace {
 
 std::vector<Benchmark> MakeTable(device::DeviceType type) {
-  return {MemoryHierarchy(type), ComputePeak(type),    RooflineSweep(type), Coalescing(type),      Divergence(),
-          Occupancy(),           GemmLadder(type),     Fusion(type),        AttentionAlgorithms(), OnlineSoftmax(type),
-          LaunchOverhead(type),  Transfer(),           Precision(type),     AllocatorPairs(type),  BatchSize(),
+  return {MemoryHierarchy(type), ComputePeak(type),    RooflineSweep(type), Coalescing(type),          Divergence(),
+          Occupancy(),           GemmLadder(type),     Fusion(type),        AttentionAlgorithms(type), OnlineSoftmax(type),
+          LaunchOverhead(type),  Transfer(),           Precision(type),     AllocatorPairs(type),      BatchSize(),
           Recomputation(type),   TransformerStep(type)};
 }
 
