@@ -118,8 +118,8 @@ TEST_F(SessionProxyTest, NodesComeDrainAndDieAndNoOtherSessionMoves) {
   MoveOrLeave(drained);
   EXPECT_THAT(fleet_->SessionsOn(instances_[0]), IsEmpty());
   const client::Client drained_node = Connect(nodes_[0]->unix_address());
-  for (int i = 0; i < 1000 && drained_node.ListKvCaches()->kv_caches_size() > 0; ++i) absl::SleepFor(absl::Milliseconds(20));
-  EXPECT_EQ(drained_node.ListKvCaches()->kv_caches_size(), 0);
+  for (int i = 0; i < 1000 && drained_node.GetLoad()->kv_caches() > 0; ++i) absl::SleepFor(absl::Milliseconds(20));
+  EXPECT_EQ(drained_node.GetLoad()->kv_caches(), 0);
   nodes_[0]->process().Signal(SIGTERM);
   EXPECT_EQ(nodes_[0]->process().Wait(absl::Seconds(40)), 0);
   ASSERT_NO_FATAL_FAILURE(fleet_->AwaitSteps(2));
