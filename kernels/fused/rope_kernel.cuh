@@ -10,7 +10,9 @@
 
 #include <cstdint>
 
+#include "kernels/common/fast_division.h"
 #include "kernels/fused/rope_piece.cuh"
+#include "kernels/fused/rope_sines.cuh"
 #include "kernels/fused/token_position.cuh"
 #include "kernels/fused/vectors.cuh"
 #include "kernels/kv_cache/find_token.cuh"
@@ -19,8 +21,7 @@
 namespace ridgeline::kernels::fused {
 
 inline constexpr int kRopeThreads = 128;
-inline constexpr int kRopeBlocks = 8;       // at least, of an SM
-inline constexpr int kRopePiecesAhead = 2;  // that a thread has on their way at a time
+inline constexpr int kRopeBlocks = 12;  // at least, of an SM
 
 struct RopeArguments {
   AngleArguments angles;
@@ -29,33 +30,27 @@ struct RopeArguments {
   void* turned_query;                       // [R, query_elems]
   kv_cache::AppendParams append;            // keys null: none
   int query_elems, key_elems, value_elems;  // of a token; 0 where there are none
-  int block_tokens;
+  int query_pieces, key_pieces;
+  int token_threads_log2;  // that a token has of a block's
+  int token_units;         // TokenSines::Units
+  FastDivision slices;     // blocks that share a token
 };
 
-// The heads of one row of queries or keys. The block's threads take their pieces in turn, kRopePiecesAhead at a time.
+// The heads of one row of queries or keys. A thread has piece `first` and every step-th after it.
 template <typename Piece, typename T>
 class HeadRow {
  public:
-  __device__ __forceinline__ HeadRow(const HeadPieces& pieces, const T* from, T* to, int elems, int first_piece, int step)
-      : pieces_(pieces),
-        from_(from),
-        to_(to),
-        num_pieces_(elems / pieces.head_dim * static_cast<int>(pieces.count.divisor())),
-        piece_(first_piece),
-        step_(step) {}
+  __device__ __forceinline__ HeadRow(const HeadPieces& pieces, const T* from, T* to, int num_pieces, int first, int step)
+      : pieces_(pieces), from_(from), to_(to), num_pieces_(num_pieces), step_(step), piece_(first) {}
 
-  // Reads the thread's next pieces.
-  __device__ __forceinline__ void Load() {
-#pragma unroll
-    for (int i = 0; i < kRopePiecesAhead; ++i) ahead_[i].Load(pieces_, from_, piece_ + i * step_, num_pieces_);
-  }
+  // Reads the thread's next piece.
+  __device__ __forceinline__ void Load() { ahead_.Load(pieces_, from_, piece_, num_pieces_); }
 
   // Turns what is loaded, and then what is left.
-  __device__ __forceinline__ void TurnAll(const float2* sines_cosines) {
+  __device__ __forceinline__ void TurnAll(const TokenSines& sines) {
     while (true) {
-#pragma unroll
-      for (const Piece& piece : ahead_) piece.Store(pieces_, sines_cosines, to_);
-      piece_ += kRopePiecesAhead * step_;
+      ahead_.Store(pieces_, sines, to_);
+      piece_ += step_;
       if (piece_ >= num_pieces_) return;
       Load();
     }
@@ -66,56 +61,47 @@ class HeadRow {
   const T* const from_;
   T* const to_;
   const int num_pieces_;
-  int piece_;
   const int step_;
-  Piece ahead_[kRopePiecesAhead];
+  int piece_;
+  Piece ahead_;
 };
-
-// Sines and cosines of the block's tokens, [block_tokens, rotary_dim / 2].
-__device__ __forceinline__ void ComputeAngles(const RopeArguments& arguments, std::int64_t first_row, float2* sines_cosines) {
-  const AngleArguments& angles = arguments.angles;
-  const int pairs = angles.rotary_dim / 2;
-  for (int i = static_cast<int>(threadIdx.x); i < arguments.block_tokens * pairs; i += kRopeThreads) {
-    const std::int64_t row = first_row + i / pairs;
-    if (row >= angles.num_rows) break;
-    const float revolutions = angles.rates.Revolutions(PositionOf(angles, row), i % pairs);
-    sincospif(2 * revolutions, &sines_cosines[i].x, &sines_cosines[i].y);
-  }
-}
 
 template <typename T, RopeLayout kLayout, bool kWords>
 __global__ void __launch_bounds__(kRopeThreads, kRopeBlocks) RopeKernel(const __grid_constant__ RopeArguments arguments) {
   using Piece = RopePiece<T, kLayout, kWords>;
-  extern __shared__ float2 smem_sines_cosines[];
-  const int token_threads = kRopeThreads / arguments.block_tokens;
-  const int token = static_cast<int>(threadIdx.x) / token_threads, own = static_cast<int>(threadIdx.x) % token_threads;
-  const std::int64_t first_row = std::int64_t{blockIdx.x} * arguments.block_tokens;
-  const std::int64_t row = first_row + token;
-  const bool has_row = token < arguments.block_tokens && row < arguments.angles.num_rows;
+  extern __shared__ float4 smem_sines[];  // [tokens of a block, token_units]
+  const int threads_log2 = arguments.token_threads_log2, token_threads = 1 << threads_log2;
+  const int token = static_cast<int>(threadIdx.x) >> threads_log2;
+  const int own = static_cast<int>(threadIdx.x) & (token_threads - 1);
+  const std::uint32_t tokens_idx = arguments.slices.Quotient(blockIdx.x);
+  const auto num_slices = static_cast<int>(arguments.slices.divisor());
+  const int slice = static_cast<int>(blockIdx.x - tokens_idx * arguments.slices.divisor());
+  const std::int64_t row = std::int64_t{tokens_idx} * (kRopeThreads >> threads_log2) + token;
+  const bool has_row = row < arguments.angles.num_rows;
+  const int first = slice * token_threads + own, step = num_slices * token_threads;
 
   const std::int64_t query_begin = row * arguments.query_elems;
   HeadRow<Piece, T> queries(arguments.pieces, static_cast<const T*>(arguments.query) + query_begin,
-                            static_cast<T*>(arguments.turned_query) + query_begin, has_row ? arguments.query_elems : 0, own,
-                            token_threads);
+                            static_cast<T*>(arguments.turned_query) + query_begin, has_row ? arguments.query_pieces : 0, first,
+                            step);
   queries.Load();  // on their way while angles are worked out
-  ComputeAngles(arguments, first_row, smem_sines_cosines);
+  const TokenSines sines(smem_sines + token * arguments.token_units);
+  if (has_row) sines.Compute(arguments.angles, row, own, token_threads);
   __syncthreads();
   if (!has_row) return;
-  const float2* const sines_cosines = smem_sines_cosines + token * (arguments.angles.rotary_dim / 2);
-  queries.TurnAll(sines_cosines);
+  queries.TurnAll(sines);
 
   const kv_cache::PagedRows& pages = arguments.append.to;
   const kv_cache::TokenSpan* const span = arguments.append.key == nullptr ? nullptr : kv_cache::FindSpan(pages, row);
   if (span == nullptr) return;  // a row of no token, or there are no pages
   const std::int64_t paged_row = kv_cache::PagedRow(pages, *span, row);
   HeadRow<Piece, T> keys(arguments.pieces, static_cast<const T*>(arguments.append.key) + row * arguments.key_elems,
-                         static_cast<T*>(pages.pages.key) + paged_row * arguments.key_elems, arguments.key_elems, own,
-                         token_threads);
+                         static_cast<T*>(pages.pages.key) + paged_row * arguments.key_elems, arguments.key_pieces, first, step);
   keys.Load();
-  keys.TurnAll(sines_cosines);
+  keys.TurnAll(sines);
   const T* const value = static_cast<const T*>(arguments.append.value) + row * arguments.value_elems;
   T* const paged_value = static_cast<T*>(pages.pages.value) + paged_row * arguments.value_elems;
-  for (int i = own * Piece::kElems; i < arguments.value_elems; i += token_threads * Piece::kElems) {
+  for (int i = first * Piece::kElems; i < arguments.value_elems; i += step * Piece::kElems) {
     Piece::Copy(value + i, paged_value + i);
   }
 }

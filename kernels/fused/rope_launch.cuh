@@ -59,19 +59,30 @@ cudaError_t LaunchRope(const FusedParams& params, cudaStream_t stream) {
                              .query_elems = shape.has_input ? static_cast<int>(shape.row_elems) : 0,
                              .key_elems = appends ? static_cast<int>(shape.key_elems) : 0,
                              .value_elems = appends ? static_cast<int>(shape.value_elems) : 0,
-                             .block_tokens = 1};
+                             .query_pieces = 0,
+                             .key_pieces = 0,
+                             .token_threads_log2 = 0,
+                             .token_units = 0,
+                             .slices = {}};
   if (appends) {
     arguments.append = params.append;
     arguments.angles.rows = params.append.to;
   }
   const bool words = HasWholeWords<T>(arguments);
   arguments.pieces = PiecesOf<T>(shape.rope, words);
-  // As many tokens as have one load of pieces for each thread: blocks that are small begin to write soon.
-  const std::int64_t token_pieces = std::max(arguments.query_elems, arguments.key_elems) / arguments.pieces.head_dim *
-                                    static_cast<std::int64_t>(arguments.pieces.count.divisor());
-  const std::int64_t block_tokens = std::clamp<std::int64_t>(kRopeThreads * kRopePiecesAhead / token_pieces, 1, kRopeThreads);
-  arguments.block_tokens = static_cast<int>(std::bit_floor(static_cast<std::uint64_t>(block_tokens)));
-  const std::int64_t table_bytes = shape.rope.rotary_dim / 2 * static_cast<std::int64_t>(sizeof(float2));
+  const auto pieces_of = [&arguments](int elems) {
+    return elems / arguments.pieces.head_dim * static_cast<int>(arguments.pieces.count.divisor());
+  };
+  arguments.query_pieces = pieces_of(arguments.query_elems);
+  arguments.key_pieces = pieces_of(arguments.key_elems);
+  // A block has as many tokens as have a piece for each thread, or as much of one token: blocks that are small begin to write
+  // soon.
+  const int token_pieces = std::max(arguments.query_pieces, arguments.key_pieces);
+  const auto block_tokens = std::bit_floor(static_cast<unsigned>(std::clamp(kRopeThreads / token_pieces, 1, kRopeThreads)));
+  arguments.token_threads_log2 = std::countr_zero(kRopeThreads / block_tokens);
+  arguments.token_units = TokenSines::Units(arguments.angles.rotary_dim / 2);
+  const auto slices = static_cast<std::uint32_t>(CeilDivide(token_pieces, kRopeThreads));
+  arguments.slices = FastDivision(slices);
 
   const bool interleaved = shape.rope.layout == RopeLayout::kInterleaved;
   void (*kernel)(RopeArguments) =
@@ -79,9 +90,9 @@ cudaError_t LaunchRope(const FusedParams& params, cudaStream_t stream) {
   if (interleaved) {
     kernel = words ? RopeKernel<T, RopeLayout::kInterleaved, true> : RopeKernel<T, RopeLayout::kInterleaved, false>;
   }
-  const LaunchShape launch = {.grid = dim3(static_cast<unsigned>(CeilDivide(shape.num_rows, arguments.block_tokens))),
+  const LaunchShape launch = {.grid = dim3(static_cast<unsigned>(CeilDivide(shape.num_rows, block_tokens)) * slices),
                               .block = dim3(kRopeThreads),
-                              .shared_memory_bytes = static_cast<int>(arguments.block_tokens * table_bytes)};
+                              .shared_memory_bytes = static_cast<int>(block_tokens * arguments.token_units * sizeof(float4))};
   return Launch(kernel, launch, stream, arguments);
 }
 

@@ -12,6 +12,7 @@
 
 #include "kernels/common/fast_division.h"
 #include "kernels/fused/fused.h"
+#include "kernels/fused/rope_sines.cuh"
 #include "kernels/fused/vectors.cuh"
 
 namespace ridgeline::kernels::fused {
@@ -49,27 +50,34 @@ class RopePiece {
   }
 
   // Stores it, turned by its pairs' sines and cosines.
-  __device__ __forceinline__ void Store(const HeadPieces& pieces, const float2* sines_cosines, T* row) const {
+  __device__ __forceinline__ void Store(const HeadPieces& pieces, const TokenSines& sines, T* row) const {
     if (pair_ == kNone) return;
     if (pair_ == kCopied) return StoreUnit(first_, row + element_);
-    const float2* const by = sines_cosines + pair_;
     if constexpr (!kWords) {
       float x = ToFloat(first_), y = ToFloat(second_);
-      Turn(x, y, by[0]);
+      Turn(x, y, sines.Pair(pair_));
       StoreUnit(FromFloat<T>(x), row + element_);
       StoreUnit(FromFloat<T>(y), row + element_ + SecondDistance(pieces));
     } else if constexpr (kHasPairsInWord) {
       float x[kElems];
       first_.Unpack(x);
 #pragma unroll
-      for (int i = 0; i < kPairs; ++i) Turn(x[2 * i], x[2 * i + 1], by[i]);
+      for (int i = 0; i < kPairs; i += 2) {
+        const float4 by = sines.Unit((pair_ + i) / 2);
+        Turn(x[2 * i], x[2 * i + 1], {by.x, by.y});
+        Turn(x[2 * i + 2], x[2 * i + 3], {by.z, by.w});
+      }
       StoreUnit(Vector<T>::Pack(x), row + element_);
     } else {
       float x[kElems], y[kElems];
       first_.Unpack(x);
       second_.Unpack(y);
 #pragma unroll
-      for (int i = 0; i < kPairs; ++i) Turn(x[i], y[i], by[i]);
+      for (int i = 0; i < kPairs; i += 2) {
+        const float4 by = sines.Unit((pair_ + i) / 2);
+        Turn(x[i], y[i], {by.x, by.y});
+        Turn(x[i + 1], y[i + 1], {by.z, by.w});
+      }
       StoreUnit(Vector<T>::Pack(x), row + element_);
       StoreUnit(Vector<T>::Pack(y), row + element_ + SecondDistance(pieces));
     }
