@@ -43,11 +43,11 @@ asan() {
   RIDGELINE_LOAD_SECONDS=15 ctest --preset asan --no-tests=error -j "$(nproc)" -LE "house|deploy"
 }
 
-# A minute of mutated requests on the Attend path, under the address sanitizer.
+# A minute of mutated requests on the Attend and Fuse paths, under the address sanitizer.
 fuzz() {
   step "fuzz: ${fuzz_seconds} s"
-  build asan attend_fuzz
-  tests/fuzz/run.sh build/asan/bin/attend_fuzz "$fuzz_seconds"
+  build asan attend_fuzz fuse_fuzz
+  for name in attend fuse; do tests/fuzz/run.sh "build/asan/bin/${name}_fuzz" $((fuzz_seconds / 2)); done
 }
 
 # Kernels, base, device and engine; the packaged gRPC is not instrumented, so the rooms above stay out.
