@@ -62,13 +62,18 @@ ABSL_FLAG(std::int64_t, max_message_bytes, std::int64_t{1} << 30, "Largest reque
 ABSL_FLAG(int, max_queued_requests, 1024, "Requests that may wait for a lane; one more is refused with RESOURCE_EXHAUSTED.");
 ABSL_FLAG(std::int64_t, max_queued_bytes, std::int64_t{4} << 30,
           "Device memory that admitted requests, waiting and running, may need together; one more is refused.");
+ABSL_FLAG(std::int64_t, max_requests_per_client, 0,
+          "Requests, waiting and running, that one client may have; 0: as many as there is room for.");
+ABSL_FLAG(
+    std::int64_t, max_bytes_per_client, 0,
+    "Device memory that one client's requests, waiting and running, may need together; 0: what --max_queued_bytes allows.");
 ABSL_FLAG(std::string, serving_during_benchmarks, "wait",
           "What requests do while a benchmark has the device: wait (in the queue), or refuse (they get RESOURCE_EXHAUSTED).");
 ABSL_FLAG(int, max_batch_requests, 256, "Attend calls on KV caches that may share one launch; 1: each has its own.");
 ABSL_FLAG(std::int64_t, max_batch_tokens, 8192,
           "Query tokens of one launch that several requests share; a request that has more runs alone.");
 ABSL_FLAG(std::int64_t, max_kv_caches, 1024, "KV caches that there may be at a time.");
-ABSL_FLAG(std::int64_t, max_kv_caches_per_client, 64, "Of those, caches that one client (x-ridgeline-client) may have.");
+ABSL_FLAG(std::int64_t, max_kv_caches_per_client, 64, "Of those, caches that one client may have.");
 ABSL_FLAG(std::int64_t, max_kv_sequences, 65536, "Sequences that there may be in all KV caches.");
 ABSL_FLAG(std::int64_t, max_kv_sequences_per_client, 16384, "Of those, sequences that one client may have.");
 ABSL_FLAG(std::int64_t, max_kv_pages_per_client, 0,
@@ -79,6 +84,11 @@ ABSL_FLAG(
 ABSL_FLAG(absl::Duration, peer_timeout, absl::Seconds(40),
           "How long a client may leave a ping unanswered, or a connection half made; then the connection is closed, its calls "
           "are cancelled, and what they hold is free again.");
+ABSL_FLAG(int, max_streams_per_connection, 1024, "Calls that one connection may have open; further ones wait in the client.");
+ABSL_FLAG(
+    absl::Duration, max_connection_age, absl::InfiniteDuration(),
+    "Connections of this age get no new calls, so that clients make new ones, with the certificates of that time; calls that "
+    "are still open after as long again are cancelled.");
 ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(30),
           "After SIGTERM or SIGINT: how long admitted work may take to finish before it is cancelled.");
 ABSL_FLAG(
@@ -162,6 +172,35 @@ absl::StatusOr<api::TlsFiles> ReadTls() {
     return BadFlag("tls_client_authority", files.client_authority, "it needs --tls_certificate");
   }
   return files;
+}
+
+absl::Status CheckAtLeastASecond(std::string_view flag, absl::Duration value) {
+  if (value >= absl::Seconds(1)) return absl::OkStatus();
+  return BadFlag(flag, absl::FormatDuration(value), "it must be at least 1s");
+}
+
+absl::Status ReadConnectionLimits(api::ConnectionLimits& limits) {
+  constexpr int kMost = std::numeric_limits<int>::max();
+  limits.max_message_bytes = absl::GetFlag(FLAGS_max_message_bytes);
+  RIDGELINE_RETURN_IF_ERROR(CheckRange<std::int64_t>("max_message_bytes", limits.max_message_bytes, 1, kMost));
+  limits.max_streams_per_connection = absl::GetFlag(FLAGS_max_streams_per_connection);
+  RIDGELINE_RETURN_IF_ERROR(CheckRange("max_streams_per_connection", limits.max_streams_per_connection, 1, kMost));
+  limits.peer_timeout = absl::GetFlag(FLAGS_peer_timeout);
+  RIDGELINE_RETURN_IF_ERROR(CheckAtLeastASecond("peer_timeout", limits.peer_timeout));
+  limits.max_connection_age = absl::GetFlag(FLAGS_max_connection_age);
+  return CheckAtLeastASecond("max_connection_age", limits.max_connection_age);
+}
+
+absl::Status ReadAdmission(engine::AdmissionLimits& limits) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  limits.max_queued_requests = absl::GetFlag(FLAGS_max_queued_requests);
+  RIDGELINE_RETURN_IF_ERROR(CheckRange("max_queued_requests", limits.max_queued_requests, 0, std::numeric_limits<int>::max()));
+  limits.max_queued_bytes = absl::GetFlag(FLAGS_max_queued_bytes);
+  RIDGELINE_RETURN_IF_ERROR(CheckRange<std::int64_t>("max_queued_bytes", limits.max_queued_bytes, 1, kMost));
+  limits.max_requests_per_client = absl::GetFlag(FLAGS_max_requests_per_client);
+  RIDGELINE_RETURN_IF_ERROR(CheckRange<std::int64_t>("max_requests_per_client", limits.max_requests_per_client, 0, kMost));
+  limits.max_bytes_per_client = absl::GetFlag(FLAGS_max_bytes_per_client);
+  return CheckRange<std::int64_t>("max_bytes_per_client", limits.max_bytes_per_client, 0, kMost);
 }
 
 absl::Status ReadKvCacheLimits(engine::kv_cache::KvCacheOptions& options) {
@@ -248,11 +287,7 @@ absl::StatusOr<DaemonConfig> ReadFlags() {
   RIDGELINE_RETURN_IF_ERROR(ReadAllocator(config.cpu.allocator));
   config.cuda.allocator = config.cpu.allocator;
 
-  config.engine.max_queued_requests = absl::GetFlag(FLAGS_max_queued_requests);
-  RIDGELINE_RETURN_IF_ERROR(CheckRange("max_queued_requests", config.engine.max_queued_requests, 0, kMaxInt));
-  config.engine.max_queued_bytes = absl::GetFlag(FLAGS_max_queued_bytes);
-  RIDGELINE_RETURN_IF_ERROR(CheckRange<std::int64_t>("max_queued_bytes", config.engine.max_queued_bytes, 1, kMaxInt64));
-
+  RIDGELINE_RETURN_IF_ERROR(ReadAdmission(config.engine.admission));
   config.engine.batches.max_requests = absl::GetFlag(FLAGS_max_batch_requests);
   RIDGELINE_RETURN_IF_ERROR(CheckRange("max_batch_requests", config.engine.batches.max_requests, 1, kMaxInt));
   config.engine.batches.max_tokens = absl::GetFlag(FLAGS_max_batch_tokens);
@@ -269,8 +304,7 @@ absl::StatusOr<DaemonConfig> ReadFlags() {
   for (const std::string& address : config.grpc.addresses) {
     RIDGELINE_RETURN_IF_ERROR(CheckReach("listen", address, !config.grpc.tls.certificate.empty()));
   }
-  config.grpc.max_message_bytes = absl::GetFlag(FLAGS_max_message_bytes);
-  RIDGELINE_RETURN_IF_ERROR(CheckRange<std::int64_t>("max_message_bytes", config.grpc.max_message_bytes, 1, kMaxInt));
+  RIDGELINE_RETURN_IF_ERROR(ReadConnectionLimits(config.grpc.limits));
   config.grpc.channelz = absl::GetFlag(FLAGS_channelz);
 
   config.metrics_address = absl::GetFlag(FLAGS_metrics_listen);
@@ -279,10 +313,6 @@ absl::StatusOr<DaemonConfig> ReadFlags() {
   }
   if (!config.metrics_address.empty()) {
     RIDGELINE_RETURN_IF_ERROR(CheckReach("metrics_listen", config.metrics_address, /*is_encrypted=*/false));
-  }
-  config.grpc.peer_timeout = absl::GetFlag(FLAGS_peer_timeout);
-  if (config.grpc.peer_timeout < absl::Seconds(1)) {
-    return BadFlag("peer_timeout", absl::FormatDuration(config.grpc.peer_timeout), "it must be at least 1s");
   }
   config.drain_timeout = absl::GetFlag(FLAGS_drain_timeout);
   if (config.drain_timeout < absl::ZeroDuration()) {

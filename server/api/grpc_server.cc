@@ -5,9 +5,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -18,7 +16,6 @@
 #include "grpcpp/ext/channelz_service_plugin.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
-#include "grpcpp/resource_quota.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "ridgeline/v1/attention.grpc.pb.h"
@@ -28,7 +25,6 @@
 #include "ridgeline/v1/kv_cache.grpc.pb.h"
 #include "server/api/attention_service.h"
 #include "server/api/benchmark_service.h"
-#include "server/api/byte_buffer.h"
 #include "server/api/device_service.h"
 #include "server/api/fused_service.h"
 #include "server/api/kv_cache_service.h"
@@ -41,9 +37,6 @@ namespace ridgeline::api {
 namespace {
 
 constexpr absl::string_view kUnixScheme = "unix:";
-
-// Messages that gRPC may hold at a time before it stops reading from its sockets.
-constexpr std::int64_t kMessagesInMemory = 4;
 
 // gRPC unlinks a socket file that is in the way, whoever serves on it: a live server is an error here, a dead one's file goes.
 absl::Status CheckUnixSocketIsFree(const std::string& path) {
@@ -65,12 +58,6 @@ absl::Status CheckUnixSocketIsFree(const std::string& path) {
 std::string WithPort(const std::string& address, int port) {
   if (absl::StartsWith(address, kUnixScheme)) return address;
   return absl::StrCat(address.substr(0, address.rfind(':') + 1), port);
-}
-
-// As gRPC's settings have it, 1 at least.
-int ToMilliseconds(absl::Duration duration) {
-  constexpr std::int64_t kLongest = std::numeric_limits<int>::max();
-  return static_cast<int>(std::clamp<std::int64_t>(absl::ToInt64Milliseconds(duration), 1, kLongest));
 }
 
 // gRPC reads messages into pieces of malloc's memory. As it comes, glibc gives memory back to the system as soon as 128 KiB at
@@ -104,7 +91,9 @@ class GrpcServerImpl : public GrpcServer {
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     if (options.channelz) grpc::channelz::experimental::InitChannelzService();
     grpc::ServerBuilder builder;
-    SetLimits(options, builder);
+    SetConnectionLimits(options.limits, builder);
+    // Two daemons must not share a port by accident.
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     RIDGELINE_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::ServerCredentials> credentials, MakeServerCredentials(options.tls));
     std::vector<int> ports(options.addresses.size());
     for (std::size_t i = 0; i < ports.size(); ++i) {
@@ -144,30 +133,6 @@ class GrpcServerImpl : public GrpcServer {
   }
 
  private:
-  static void SetLimits(const GrpcServerOptions& options, grpc::ServerBuilder& builder) {
-    builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
-    builder.SetMaxSendMessageSize(static_cast<int>(kMaxMessageBytes));
-    grpc::ResourceQuota quota("ridgelined");
-    quota.Resize(static_cast<std::size_t>(options.max_message_bytes) * kMessagesInMemory);
-    builder.SetResourceQuota(quota);
-    SetPings(options.peer_timeout, builder);
-    // Two daemons must not share a port by accident.
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  }
-
-  // Otherwise the calls of a host that has lost its power or its network would last until their deadlines, and what they hold,
-  // such as the snapshot of an export, with them; and connections without a call for ever.
-  static void SetPings(absl::Duration peer_timeout, grpc::ServerBuilder& builder) {
-    const int half_ms = ToMilliseconds(peer_timeout / 2);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, half_ms);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, half_ms);
-    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-    // Who connects and says nothing, or half of something.
-    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, ToMilliseconds(peer_timeout));
-    // Also while the peer reads too slowly for data to leave.
-    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  }
-
   RpcContext shared_;
   std::vector<std::unique_ptr<grpc::Service>> services_;
   UnknownMethodService unknown_methods_;

@@ -1,13 +1,13 @@
 // The gRPC port: services, health, reflection, limits.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "server/api/connection_limits.h"
 #include "server/api/server_credentials.h"
 #include "server/base/metrics.h"
 #include "server/engine/engine.h"
@@ -15,10 +15,8 @@
 namespace ridgeline::api {
 
 struct GrpcServerOptions {
-  std::vector<std::string> addresses;                      // host:port or unix:/path; port 0 picks a free one
-  std::int64_t max_message_bytes = std::int64_t{1} << 30;  // of a request
-  // How long a peer may leave a ping unanswered, give or take half of it: then it is gone, and so are its calls. Positive.
-  absl::Duration peer_timeout = absl::Seconds(40);
+  std::vector<std::string> addresses;  // host:port or unix:/path; port 0 picks a free one
+  ConnectionLimits limits;
   bool channelz = false;
   std::string device_selection_reason;
   TlsFiles tls;             // of all addresses but unix sockets

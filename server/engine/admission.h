@@ -1,57 +1,58 @@
-// Who may come in: bounds on the requests that wait and on the device bytes of all that were admitted.
+// Who may come in: bounds on the requests that wait and on the device bytes of all that were admitted, and each client's share.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "kernels/common/saturating.h"
-#include "server/base/error.h"
-#include "server/base/units.h"
+#include "server/engine/load.h"
+#include "server/engine/work.h"
 
 namespace ridgeline::engine {
+
+struct AdmissionLimits {
+  int max_queued_requests = 1024;  // waiting, beyond those on lanes; >= 0
+  // Device memory (inputs, outputs, workspace) that admitted requests, waiting and running, may need together. A request that
+  // needs more than all of it is admitted while there is no other.
+  std::int64_t max_queued_bytes = std::int64_t{4} << 30;
+  // The same of one client, its running requests too; 0: as much as there is room for.
+  std::int64_t max_requests_per_client = 0;
+  std::int64_t max_bytes_per_client = 0;
+};
 
 // Not thread-safe: its owner's mutex guards it.
 class Admission {
  public:
-  Admission(int max_waiting, std::int64_t max_admitted_bytes)
-      : max_waiting_(max_waiting), max_admitted_bytes_(max_admitted_bytes) {}
+  explicit Admission(const AdmissionLimits& limits) : limits_(limits) {}
 
-  // Counts the bytes as admitted, until Discharge. Errors: RESOURCE_EXHAUSTED (QUEUE_FULL) with `retry_delay`. Work that is
-  // larger than the whole budget is admitted while nothing else is.
-  absl::Status Admit(std::int64_t bytes, bool must_wait, int num_waiting, absl::Duration retry_delay) {
-    if (must_wait && IsFull(num_waiting)) {
-      return Full(absl::StrCat(num_waiting, " requests wait, which is the limit"), retry_delay);
-    }
-    const std::int64_t total_bytes = kernels::SaturatingAdd(admitted_bytes_, bytes);
-    if (admitted_bytes_ > 0 && total_bytes > max_admitted_bytes_) {
-      return Full(
-          absl::StrCat("the request needs ", base::FormatBytes(bytes), " beside the ", base::FormatBytes(admitted_bytes_),
-                       " of admitted requests; the limit is ", base::FormatBytes(max_admitted_bytes_)),
-          retry_delay);
-    }
-    admitted_bytes_ = total_bytes;
-    return absl::OkStatus();
-  }
+  // Counts the work as admitted, until Discharge. Errors: RESOURCE_EXHAUSTED (QUEUE_FULL; QUOTA_EXCEEDED: its client has its
+  // share), with `retry_delay`.
+  absl::Status Admit(const WorkTraits& work, bool must_wait, int num_waiting, absl::Duration retry_delay);
 
   // Admitted work has ended, wherever it was.
-  void Discharge(std::int64_t bytes) { admitted_bytes_ -= bytes; }
+  void Discharge(const WorkTraits& work);
 
-  bool IsFull(int num_waiting) const { return num_waiting >= max_waiting_; }
+  bool IsFull(int num_waiting) const { return num_waiting >= limits_.max_queued_requests; }
   std::int64_t admitted_bytes() const { return admitted_bytes_; }
+  const QuotaRefusals& refusals() const { return refusals_; }
 
  private:
-  static absl::Status Full(const std::string& why, absl::Duration retry_delay) {
-    absl::Status status = absl::ResourceExhaustedError(absl::StrCat("the queue is full: ", why));
-    return base::WithRetryDelay(base::WithReason(std::move(status), base::kReasonQueueFull), retry_delay);
-  }
+  // What one client has admitted.
+  struct Share {
+    std::int64_t requests = 0;
+    std::int64_t bytes = 0;
+  };
 
-  const int max_waiting_;
-  const std::int64_t max_admitted_bytes_;
+  absl::Status CheckRoom(const WorkTraits& work, bool must_wait, int num_waiting) const;
+  // Also counts the refusal.
+  absl::Status CheckQuotas(const WorkTraits& work);
+
+  const AdmissionLimits limits_;
   std::int64_t admitted_bytes_ = 0;
+  absl::flat_hash_map<std::string, Share> shares_;  // by client, of those that have something admitted
+  QuotaRefusals refusals_;
 };
 
 }  // namespace ridgeline::engine

@@ -17,6 +17,7 @@
 #include "server/base/clock.h"
 #include "server/base/metrics.h"
 #include "server/device/device.h"
+#include "server/engine/admission.h"
 #include "server/engine/append_request.h"
 #include "server/engine/attend_request.h"
 #include "server/engine/batch_former.h"
@@ -35,10 +36,7 @@
 namespace ridgeline::engine {
 
 struct EngineOptions {
-  int max_queued_requests = 1024;  // waiting, beyond those on lanes; >= 0
-  // Device memory (inputs, outputs, workspace) that admitted requests, waiting and running, may need together. A request that
-  // needs more than all of it is admitted while there is no other.
-  std::int64_t max_queued_bytes = std::int64_t{4} << 30;
+  AdmissionLimits admission = {};
   BatchLimits batches = {};
   bool serving_waits = true;  // while a benchmark has the device; false: requests are refused meanwhile
   // Makes a call to this engine's server that computes nothing, and awaits its answer: launch_overhead measures it. Errors:
@@ -60,9 +58,9 @@ class Engine {
 
   // Calls `done` exactly once: before returning if the request is refused (costs microseconds, changes nothing), else on a
   // thread of the device's (or of Cancel's caller). Errors: INVALID_ARGUMENT naming the field; UNIMPLEMENTED;
-  // RESOURCE_EXHAUSTED (queue full: with a retry delay; memory, or an answer too large for the caller: with the bytes that it
-  // would take); UNAVAILABLE (draining, or
-  // the device lost); DEADLINE_EXCEEDED (before it reached a lane); CANCELLED. Null is returned when the call was refused.
+  // RESOURCE_EXHAUSTED (queue full, or the client's share of it: with a retry delay; memory, or an answer too large for the
+  // caller: with the bytes that it would take); UNAVAILABLE (draining, or the device lost); DEADLINE_EXCEEDED (before it
+  // reached a lane); CANCELLED. Null is returned when the call was refused.
   //
   // Calls that name the same sequence of a KV cache, one of them appending to it, run one after the other in the order in which
   // they came; all others in any order.

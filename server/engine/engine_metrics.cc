@@ -79,6 +79,11 @@ std::vector<base::Counter> AddOutcomes(MetricsRegistry& registry, const char* op
   return counters;
 }
 
+base::Counter AddQuotaRefusals(MetricsRegistry& registry, const char* quota) {
+  return registry.AddCounter("ridgeline_quota_refusals_total",
+                             "Requests refused because their client had its share of the queue, by quota.", {{"quota", quota}});
+}
+
 }  // namespace
 
 EngineMetrics::EngineMetrics(MetricsRegistry& registry, const device::Device& device, const Roofline& roofline)
@@ -103,6 +108,8 @@ EngineMetrics::EngineMetrics(MetricsRegistry& registry, const device::Device& de
       silence_seconds_(
           registry.AddGauge("ridgeline_silence_seconds",
                             "For how long work has been pending without any of it being completed; 0 while none is pending.")),
+      requests_quota_refusals_{.counter = AddQuotaRefusals(registry, "requests")},
+      bytes_quota_refusals_{.counter = AddQuotaRefusals(registry, "bytes")},
       healthy_(registry.AddGauge("ridgeline_healthy", "1 while /healthz answers 200, else 0.")),
       draining_(registry.AddGauge("ridgeline_draining", "1 once no new work is accepted, else 0.")),
       memory_(registry, device),
@@ -189,6 +196,8 @@ void EngineMetrics::UpdateOnScrape(const Load& load, const absl::Status& health,
   admitted_bytes_.Set(static_cast<double>(load.admitted_bytes));
   running_requests_.Set(load.running_requests);
   silence_seconds_.Set(absl::ToDoubleSeconds(load.silence));
+  requests_quota_refusals_.Follow(load.quota_refusals.requests);
+  bytes_quota_refusals_.Follow(load.quota_refusals.bytes);
   healthy_.Set(health.ok() ? 1 : 0);
   draining_.Set(load.draining ? 1 : 0);
   memory_.Update(device);

@@ -76,6 +76,8 @@ class EngineMetrics {
   base::Gauge admitted_bytes_;
   base::Gauge running_requests_;
   base::Gauge silence_seconds_;
+  MirroredCounter requests_quota_refusals_;
+  MirroredCounter bytes_quota_refusals_;
   base::Gauge healthy_;
   base::Gauge draining_;
   MemoryMetrics memory_;

@@ -43,7 +43,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, device::Device& device, co
       trace_(trace),
       num_lanes_(device.num_lanes()),
       serving_waits_(options.serving_waits),
-      admission_(options.max_queued_requests, options.max_queued_bytes),
+      admission_(options.admission),
       former_(options.batches, num_lanes_),
       running_(num_lanes_) {
   for (int lane = num_lanes_ - 1; lane >= 0; --lane) free_lanes_.push_back(lane);
@@ -77,7 +77,7 @@ absl::Status Scheduler::Admit(const std::shared_ptr<Task>& task, absl::Time now,
     for (const std::shared_ptr<Task>& late : former_.TakeExpired(now)) EndWith(late, DeadlineExceeded(), decisions);
   }
   const bool must_wait = NumWaiting() > 0 || !CanLease();
-  RIDGELINE_RETURN_IF_ERROR(admission_.Admit(task->traits.device_bytes, must_wait, NumWaiting(), ExpectedWait()));
+  RIDGELINE_RETURN_IF_ERROR(admission_.Admit(task->traits, must_wait, NumWaiting(), ExpectedWait()));
   if (!Pending()) last_progress_ = now;
   access_order_.Enter(*task);
   if (task->traits.exclusive) {
@@ -108,7 +108,7 @@ void Scheduler::RemoveWaiting(const Task& task) {
 }
 
 void Scheduler::Retire(const Task& task) {
-  admission_.Discharge(task.traits.device_bytes);
+  admission_.Discharge(task.traits);
   if (task.traits.exclusive) --num_exclusive_;
   access_order_.Leave(task);
 }
@@ -214,6 +214,7 @@ Load Scheduler::load() const {
             .busy_lanes = NumBusyLanes(),
             .admitted_bytes = admission_.admitted_bytes(),
             .silence = Silence(now),
+            .quota_refusals = admission_.refusals(),
             .draining = draining_};
   for (const std::shared_ptr<Flight>& flight : running_) {
     if (flight != nullptr) load.running_requests += static_cast<int>(flight->tasks.size());

@@ -48,8 +48,7 @@
 namespace ridgeline::engine {
 
 struct SchedulerOptions {
-  int max_queued_requests = 1024;
-  std::int64_t max_queued_bytes = 0;
+  AdmissionLimits admission = {};
   BatchLimits batches;
   bool serving_waits = true;  // while exclusive work waits or runs; false: new work is refused
 };

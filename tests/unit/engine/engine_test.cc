@@ -147,7 +147,7 @@ TEST_F(EngineTest, ServesInOrderOfArrival) {
 }
 
 TEST_F(EngineTest, RefusesWhenTheQueueIsFullAndSaysWhenToComeBack) {
-  Build({.max_queued_requests = 1});
+  Build({.admission = {.max_queued_requests = 1}});
   Answer running, waiting, refused;
   Occupy(running);
   Attend(waiting);
@@ -161,7 +161,7 @@ TEST_F(EngineTest, RefusesWhenTheQueueIsFullAndSaysWhenToComeBack) {
 }
 
 TEST_F(EngineTest, BoundsTheBytesOfAdmittedWork) {
-  Build({.max_queued_bytes = 1});
+  Build({.admission = {.max_queued_bytes = 1}});
   Answer running, refused;
   Occupy(running);  // alone, it may exceed the bound
   EXPECT_EQ(Attend(refused), nullptr);

@@ -144,7 +144,7 @@ TEST_F(FuseTest, CancelsWaitingAndRunningWork) {
 }
 
 TEST_F(FuseTest, TakesItsPlaceInTheBoundedQueue) {
-  Build({.max_queued_requests = 1});
+  Build({.admission = {.max_queued_requests = 1}});
   Answer running;
   FuseAnswer waiting, refused;
   Occupy(running);

@@ -41,7 +41,7 @@ class SchedulerTest : public ::testing::Test {
   void Build(int num_lanes, const BatchLimits& limits = {}) {
     device_ = std::make_unique<support::FlakyDevice>(MakeDevice(num_lanes));
     scheduler_ = std::make_shared<Scheduler>(
-        SchedulerOptions{.max_queued_requests = 1024, .max_queued_bytes = 1 << 20, .batches = limits}, *device_, clock_,
+        SchedulerOptions{.batches = limits}, *device_, clock_,
         SchedulerMetrics{registry_.AddHistogram("wait", "", {1}), registry_.AddHistogram("batch", "", {1}),
                          registry_.AddCounter("lane_busy", "")},
         answer_threads_, trace_);

@@ -139,7 +139,7 @@ TEST_F(DeadlineTest, OneThatHasPassedCostsNoLane) {
 }
 
 TEST_F(DeadlineTest, AFullQueueDropsWhoWaitsInVain) {
-  Build({.max_queued_requests = 2});
+  Build({.admission = {.max_queued_requests = 2}});
   Answer running, late, patient, next, refused;
   Occupy(running);
   Attend(late, clock_.Now() + absl::Seconds(1));
