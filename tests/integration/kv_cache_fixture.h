@@ -21,7 +21,7 @@ inline constexpr std::int64_t kValueHeadDim = 8;
 inline constexpr std::int64_t kPageTokens = 4;
 
 // Never retries.
-client::Client Connect(const std::string& address, const std::string& name = "test", const std::string& session = "");
+client::Client Connect(const std::string& address, const std::string& name = "", const std::string& session = "");
 
 v1::CreateKvCacheRequest CacheRequest(const std::string& id, std::int64_t capacity_pages);
 

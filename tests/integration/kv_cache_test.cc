@@ -85,7 +85,7 @@ TEST_F(KvCacheTest, AnswersSayWhatWasMade) {
   EXPECT_EQ(cache->capacity_bytes(), 64 * kPageTokens * kLayers * kKvHeads * (kHeadDim + kValueHeadDim) * 4);
   EXPECT_EQ(cache->eviction_policy(), v1::EVICTION_POLICY_NONE);
   EXPECT_EQ(cache->lease_duration().seconds(), 600);
-  EXPECT_EQ(cache->client(), "test");
+  EXPECT_EQ(cache->client(), "") << "who gives no name";
   EXPECT_EQ(cache->sequence_count(), 1);
   EXPECT_EQ(cache->instance_id(), client_.GetDevice()->instance_id());
   EXPECT_FALSE(cache->routing_token().empty());
@@ -425,7 +425,6 @@ TEST_F(KvCacheTest, ACacheWithRunningWorkIsNotDeleted) {
   const auto stub =
       v1::AttentionService::NewStub(grpc::CreateChannel(daemon_->unix_address(), grpc::InsecureChannelCredentials()));
   grpc::ClientContext context;
-  context.AddMetadata("x-ridgeline-client", "test");
   grpc::Status status;
   std::atomic<bool> has_ended = false;
   std::thread caller([&] {
@@ -479,7 +478,7 @@ TEST(KvCacheLostTest, ATokenOfAnotherInstanceSaysThatTheCacheIsLost) {
     token = Connect(daemon.unix_address()).CreateKvCache(CacheRequest("chat", 4))->routing_token();
   }
   Daemon daemon;
-  const Client with_token = Connect(daemon.unix_address(), "test", token);
+  const Client with_token = Connect(daemon.unix_address(), "", token);
   for (const absl::Status& status : {with_token.GetKvCache(kCache).status(), with_token.GetSequence(kA).status(),
                                      with_token.AppendKeyValue(AppendRequest(kA, 0, RandomTokens(1, 1))).status(),
                                      with_token.Attend(PagedRequest(kA, 0, 1, 7)).status()}) {
@@ -489,7 +488,7 @@ TEST(KvCacheLostTest, ATokenOfAnotherInstanceSaysThatTheCacheIsLost) {
   EXPECT_EQ(ErrorReason(Connect(daemon.unix_address()).GetKvCache(kCache).status()), "KV_CACHE_NOT_FOUND");
   // Its own token is no such thing.
   const std::string own = with_token.CreateKvCache(CacheRequest("other", 4))->routing_token();
-  EXPECT_EQ(ErrorReason(Connect(daemon.unix_address(), "test", own).GetKvCache(kCache).status()), "KV_CACHE_NOT_FOUND");
+  EXPECT_EQ(ErrorReason(Connect(daemon.unix_address(), "", own).GetKvCache(kCache).status()), "KV_CACHE_NOT_FOUND");
 }
 
 }  // namespace

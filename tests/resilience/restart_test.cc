@@ -83,7 +83,7 @@ TEST_F(RestartTest, SigkillUnderLoadAndTheNextDaemonOnTheSameAddressServes) {
   const client::Client before = Connect(daemon_->tcp_address());
   const auto cache = before.CreateKvCache(integration::CacheRequest("mine", /*capacity_pages=*/4));
   ASSERT_THAT(cache, IsOk());
-  const client::Client in_session = Connect(daemon_->tcp_address(), "test", cache->routing_token());
+  const client::Client in_session = Connect(daemon_->tcp_address(), "", cache->routing_token());
   ASSERT_THAT(in_session.CreateSequence(cache->name(), "a"), IsOk());
   ASSERT_NO_FATAL_FAILURE(AwaitAnswers(tally_, 200));
 
