@@ -4,10 +4,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
+#include "server/base/clock.h"
 
 namespace ridgeline::api {
 
@@ -30,7 +30,7 @@ absl::Status SelfCall::Run() {
     return absl::UnimplementedError("the daemon listens on no address that takes calls without credentials, such as its own");
   }
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + kTimeout));
+  context.set_deadline(absl::ToChronoTime(base::SystemTime() + kTimeout));
   v1::Roofline answer;
   const grpc::Status status = stub->GetRoofline(&context, v1::GetRooflineRequest(), &answer);
   if (status.ok()) return absl::OkStatus();

@@ -65,9 +65,8 @@ class EngineImpl final : public Engine {
         kv_caches_(
             options.kv_cache, [&device](std::int64_t size_bytes) { return device.Allocate(size_bytes); }, clock),
         answer_threads_(options.answer_threads),
-        scheduler_(std::make_shared<Scheduler>(
-            SchedulerOptions{options.admission, options.batches, options.serving_waits}, device, clock, metrics_.scheduler(),
-            answer_threads_, trace_)),
+        scheduler_(std::make_shared<Scheduler>(SchedulerOptions{options.admission, options.batches, options.serving_waits},
+                                               device, clock, metrics_.scheduler(), answer_threads_, trace_)),
         instrument_(device, roofline_, clock, *scheduler_, options.serving_waits, options.empty_call),
         on_scrape_(metrics.OnScrape([this] { metrics_.UpdateOnScrape(load(), health(), kv_caches_.statistics(), device_); })) {}
 
