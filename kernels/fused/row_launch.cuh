@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/common/cuda_launch.cuh"
+#include "kernels/common/resident_clusters.cuh"
 #include "kernels/fused/cuda_launches.h"
 #include "kernels/fused/op_info.h"
 #include "kernels/fused/row_kernel.cuh"
@@ -85,10 +86,14 @@ cudaError_t LaunchRows(const FusedParams& params, const CudaLimits& limits, cuda
   if (problem.is_words && schedule.block_rows > 1) kernel = RowKernelOf<T, RowAccess::kWords>(params.shape);
   if (problem.is_words && IsBlock(schedule)) kernel = RowKernelOf<T, RowAccess::kBlock>(params.shape);
   if (schedule.stage_bytes > 0) kernel = RowKernelOf<T, RowAccess::kStaged>(params.shape);
-  const LaunchShape shape = {.grid = dim3(static_cast<unsigned>(schedule.num_blocks)),
-                             .block = dim3(static_cast<unsigned>(schedule.threads), static_cast<unsigned>(schedule.block_rows)),
-                             .shared_memory_bytes = schedule.stage_bytes,
-                             .cluster_blocks = schedule.cluster_blocks};
+  LaunchShape shape = {.grid = dim3(static_cast<unsigned>(schedule.num_blocks)),
+                       .block = dim3(static_cast<unsigned>(schedule.threads), static_cast<unsigned>(schedule.block_rows)),
+                       .shared_memory_bytes = schedule.stage_bytes,
+                       .cluster_blocks = schedule.cluster_blocks};
+  // SMs come in pairs: as many clusters of two fit as there are.
+  if (schedule.stage_bytes > 0 && schedule.cluster_blocks > 2 && schedule.num_blocks > 0) {
+    if (const cudaError_t error = KeepResidentClusters(kernel, shape); error != cudaSuccess) return error;
+  }
   return Launch(kernel, shape, stream, arguments);
 }
 
