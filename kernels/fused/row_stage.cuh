@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "kernels/common/bulk_copy.cuh"
+#include "kernels/common/bulk_prefetch.cuh"
 #include "kernels/common/cluster.cuh"
 #include "kernels/common/mbarrier.cuh"
 #include "kernels/fused/row_part.cuh"
@@ -82,10 +83,16 @@ class RowStage {
     if (size_bytes == 0) return;
     const std::int64_t first = row * arguments_.row_elems + begin;
     const auto stage = static_cast<std::uint32_t>(__cvta_generic_to_shared(smem_row_stage));
-    BulkLoad(stage, static_cast<const T*>(arguments_.input) + first, size_bytes, full_);
-    if (!kHasOther) return;
-    const auto second = stage + static_cast<std::uint32_t>(BlockWords() * sizeof(uint4));
-    BulkLoad(second, static_cast<const T*>(arguments_.other) + first, size_bytes, full_);
+    const T* const input = static_cast<const T*>(arguments_.input) + first;
+    BulkLoad(stage, input, size_bytes, full_);
+    if constexpr (kHasOther) {
+      const auto second = stage + static_cast<std::uint32_t>(BlockWords() * sizeof(uint4));
+      BulkLoad(second, static_cast<const T*>(arguments_.other) + first, size_bytes, full_);
+    } else {
+      // The row after it waits in the L2 cache, which has no room for those of two tensors beside the results.
+      const std::int64_t step = arguments_.cluster_blocks > 1 ? NumClusters() : gridDim.x;
+      if (row + step < arguments_.num_rows) BulkPrefetch(input + step * arguments_.row_elems, size_bytes);
+    }
 #endif
   }
 
