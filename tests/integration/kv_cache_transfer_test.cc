@@ -53,11 +53,6 @@ absl::StatusOr<v1::Sequence> Import(const Client& client, const std::string& id,
   });
 }
 
-// Caches are their maker's: calls without the client's library name the same caller.
-constexpr char kCaller[] = "test";
-
-void NameCaller(grpc::ClientContext& context) { context.AddMetadata("x-ridgeline-client", kCaller); }
-
 std::unique_ptr<v1::KvCacheService::Stub> Stub(const std::string& address) {
   return v1::KvCacheService::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
 }
@@ -203,7 +198,6 @@ TEST_F(TransferTest, AnImportThatBreaksOffLeavesNothing) {
   const auto stub = Stub(daemon_.unix_address());
   {
     grpc::ClientContext context;
-    NameCaller(context);
     v1::Sequence sequence;
     const auto call = stub->ImportSequence(&context, &sequence);
     v1::ImportSequenceRequest request;
@@ -228,7 +222,6 @@ TEST_F(TransferTest, AnImportThatBreaksOffLeavesNothing) {
 TEST_F(TransferTest, AnExportIsASnapshot) {
   const auto stub = Stub(daemon_.unix_address());
   grpc::ClientContext context;
-  NameCaller(context);
   v1::ExportSequenceRequest request;
   request.set_name(kA);
   const auto call = stub->ExportSequence(&context, request);
@@ -280,7 +273,6 @@ TEST_F(TransferTest, AReaderThatDoesNotReadHoldsOneChunkNotTheSequence) {
   ASSERT_THAT(client_.ResetPeakMemoryStats(), IsOk());
   const auto stub = Stub(daemon_.unix_address());
   grpc::ClientContext context;
-  NameCaller(context);
   v1::ExportSequenceRequest name;
   name.set_name(kLarge);
   const auto call = stub->ExportSequence(&context, name);
@@ -301,7 +293,6 @@ TEST(VanishedPeerTest, ItsExportPinsNothing) {
   VanishingPeer peer(daemon.tcp_address());
   const auto stub = Stub(peer.address());
   grpc::ClientContext context;
-  NameCaller(context);
   v1::ExportSequenceRequest name;
   name.set_name(kLarge);
   const auto call = stub->ExportSequence(&context, name);
