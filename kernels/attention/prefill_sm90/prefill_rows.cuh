@@ -171,15 +171,15 @@ class GroupAttention {
     turns_.Pass();
     AwaitScores(key_stage);
     FinishScores<kIsPlain>();
-    // The branch is what keeps the compiler from waiting for P·V before all weights.
+    // One wait for all warps of the warpgroup, as it must be. The branch is what keeps the compiler from waiting for P·V before
+    // all weights; it can't tell what the branch sets, or it would copy the wait into it.
     typename Softmax::EarlyWeights early = {};
+    unsigned is_good = 1;
     if constexpr (Traits::kEarlyWeights > 0) {
-      if (!softmax_.TryEarly(scores_, early)) {
-        AwaitOutput(value_stage);
-        return false;
-      }
+      if (!softmax_.TryEarly(scores_, early)) asm volatile("nanosleep.u32 0; mov.u32 %0, 0;" : "=r"(is_good));
     }
     AwaitOutput(value_stage);
+    if (is_good == 0) return false;
     return softmax_.TryRest(scores_, early, weights_);
   }
 
