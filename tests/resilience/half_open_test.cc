@@ -12,8 +12,9 @@
 namespace ridgeline::resilience {
 namespace {
 
+constexpr absl::Duration kPatience = absl::Seconds(30);
+
 TEST(HalfOpenTest, AConnectionThatSaysNoMoreIsClosedWithThePeersTimeout) {
-  constexpr absl::Duration kPatience = absl::Seconds(30);
   const support::Daemon daemon({"--peer_timeout=1s"});
   std::vector<std::thread> threads;
   for (const std::string& beginning : Beginnings()) {
