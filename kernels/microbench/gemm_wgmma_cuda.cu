@@ -22,6 +22,7 @@
 #include "kernels/common/tensor_map.h"
 #include "kernels/common/wgmma.cuh"
 #include "kernels/microbench/gemm_ladder_cuda.h"
+#include "kernels/microbench/ring_place.cuh"
 
 namespace ridgeline::kernels::microbench {
 namespace {
@@ -71,32 +72,20 @@ __device__ __forceinline__ Square SquareAt(const Arguments& arguments, int idx) 
   return {first_row + in_band % band_rows, in_band / band_rows};
 }
 
-// Place in the ring, and the parity of the round.
-struct RingPlace {
-  int stage = 0;
-  std::uint32_t parity = 0;
-
-  __device__ __forceinline__ void Advance() {
-    if (++stage < kStages) return;
-    stage = 0;
-    parity ^= 1;
-  }
-};
-
 // By one thread of each block.
 __device__ __forceinline__ void Produce(const Arguments& arguments, SharedStorage& storage, int rank) {
   constexpr std::uint16_t kBothBlocks = (1 << kClusterBlocks) - 1;
-  RingPlace place;
+  RingPlace<kStages> place;
   for (int idx = static_cast<int>(blockIdx.x) / kClusterBlocks; idx < arguments.rows * arguments.columns;
        idx += static_cast<int>(gridDim.x) / kClusterBlocks) {
     const Square square = SquareAt(arguments, idx);
     const int row = (square.row * kClusterBlocks + rank) * kTileRows, column = square.column * kTileColumns + rank * kBoxRows;
     for (int step = 0; step < arguments.num_steps; ++step, place.Advance()) {
-      const std::uint32_t full = SharedAddress(&storage.full[place.stage]);
-      MBarrierWait(SharedAddress(&storage.empty[place.stage]), place.parity ^ 1);
+      const std::uint32_t full = SharedAddress(&storage.full[place.idx]);
+      MBarrierWait(SharedAddress(&storage.empty[place.idx]), place.parity ^ 1);
       MBarrierArriveExpecting(full, kStageBytes);
-      TensorLoad(SharedAddress(storage.a[place.stage]), &arguments.a, full, {step * kDepth, row, 0, 0});
-      TensorLoadToCluster(SharedAddress(storage.b[place.stage]) + rank * kBoxRows * kRowBytes, &arguments.b, full,
+      TensorLoad(SharedAddress(storage.a[place.idx]), &arguments.a, full, {step * kDepth, row, 0, 0});
+      TensorLoadToCluster(SharedAddress(storage.b[place.idx]) + rank * kBoxRows * kRowBytes, &arguments.b, full,
                           {step * kDepth, column, 0, 0}, kBothBlocks);
     }
   }
@@ -109,15 +98,15 @@ __device__ __forceinline__ void Release(SharedStorage& storage, int stage) {
 }
 
 // The sums of one warpgroup's rows of a square. The group before the newest is waited for: the matrix unit is never idle.
-__device__ __forceinline__ void Multiply(SharedStorage& storage, int consumer, int num_steps, RingPlace& place,
+__device__ __forceinline__ void Multiply(SharedStorage& storage, int consumer, int num_steps, RingPlace<kStages>& place,
                                          float (&sums)[128]) {
 #pragma unroll
   for (float& sum : sums) sum = 0;
   int last_stage = -1;
   for (int step = 0; step < num_steps; ++step, place.Advance()) {
-    MBarrierWait(SharedAddress(&storage.full[place.stage]), place.parity);
-    const WgmmaOperand a(SharedAddress(storage.a[place.stage]) + consumer * kConsumerRows * kRowBytes, 0);
-    const WgmmaOperand b(SharedAddress(storage.b[place.stage]), 0);
+    MBarrierWait(SharedAddress(&storage.full[place.idx]), place.parity);
+    const WgmmaOperand a(SharedAddress(storage.a[place.idx]) + consumer * kConsumerRows * kRowBytes, 0);
+    const WgmmaOperand b(SharedAddress(storage.b[place.idx]), 0);
     PinRegisters(sums);
     WgmmaFence();
 #pragma unroll
@@ -125,7 +114,7 @@ __device__ __forceinline__ void Multiply(SharedStorage& storage, int consumer, i
     WgmmaCommit();
     WgmmaWait<1>();
     if (last_stage >= 0) Release(storage, last_stage);
-    last_stage = place.stage;
+    last_stage = place.idx;
   }
   WgmmaWait<0>();
   PinRegisters(sums);
@@ -168,7 +157,7 @@ __device__ __forceinline__ void Store(const Arguments& arguments, SharedStorage&
 }
 
 __device__ __forceinline__ void Consume(const Arguments& arguments, SharedStorage& storage, int rank, int consumer) {
-  RingPlace place;
+  RingPlace<kStages> place;
   for (int idx = static_cast<int>(blockIdx.x) / kClusterBlocks; idx < arguments.rows * arguments.columns;
        idx += static_cast<int>(gridDim.x) / kClusterBlocks) {
     const Square square = SquareAt(arguments, idx);

@@ -15,6 +15,7 @@
 #include "kernels/common/tensor_copy.cuh"
 #include "kernels/microbench/block_sum.cuh"
 #include "kernels/microbench/matrix_intensity.h"
+#include "kernels/microbench/ring_place.cuh"
 #include "kernels/microbench/wgmma_product.cuh"
 #include "kernels/microbench/workload_cuda.h"
 
@@ -39,33 +40,21 @@ struct SharedStorage {
   alignas(1024) ProductRow minus_a[kWgmmaRows];
 };
 
-// Place in a ring, and the parity of the round.
-struct RingPlace {
-  int stage = 0;
-  std::uint32_t parity = 0;
-
-  __device__ __forceinline__ void Advance() {
-    if (++stage < kStages) return;
-    stage = 0;
-    parity ^= 1;
-  }
-};
-
 // By one thread.
 __device__ __forceinline__ void Produce(const MatrixIntensityParams& params, SharedStorage& storage, const SlabGroups& groups) {
   const auto* slab = static_cast<const std::uint8_t*>(params.slabs) + groups.begin * params.slabs_per_product * kSlabBytes;
-  RingPlace places[kIntensityWarpgroups];
+  RingPlace<kStages> places[kIntensityWarpgroups];
   for (std::int64_t first = groups.begin; first < groups.end; first += kIntensityWarpgroups) {
 #pragma unroll
     for (int warpgroup = 0; warpgroup < kIntensityWarpgroups; ++warpgroup) {
       if (first + warpgroup == groups.end) break;
       Ring& ring = storage.rings[warpgroup];
-      RingPlace& place = places[warpgroup];
+      RingPlace<kStages>& place = places[warpgroup];
       for (int i = 0; i < params.slabs_per_product; ++i, place.Advance(), slab += kSlabBytes) {
-        const std::uint32_t full = SharedAddress(&ring.full[place.stage]);
-        MBarrierWait(SharedAddress(&ring.empty[place.stage]), place.parity ^ 1);
+        const std::uint32_t full = SharedAddress(&ring.full[place.idx]);
+        MBarrierWait(SharedAddress(&ring.empty[place.idx]), place.parity ^ 1);
         MBarrierArriveExpecting(full, kSlabBytes);
-        BulkLoad(SharedAddress(ring.slabs[place.stage]), slab, kSlabBytes, full);
+        BulkLoad(SharedAddress(ring.slabs[place.idx]), slab, kSlabBytes, full);
       }
     }
   }
@@ -82,13 +71,13 @@ __device__ __forceinline__ void Multiply(SumOf<T> (&sums)[128], WgmmaOperand a, 
   }
 }
 
-__device__ __forceinline__ void Await(Ring& ring, const RingPlace& place) {
-  MBarrierWait(SharedAddress(&ring.full[place.stage]), place.parity);
+__device__ __forceinline__ void Await(Ring& ring, const RingPlace<kStages>& place) {
+  MBarrierWait(SharedAddress(&ring.full[place.idx]), place.parity);
 }
 
 // By each warp of the warpgroup.
-__device__ __forceinline__ void Release(Ring& ring, const RingPlace& place) {
-  if (threadIdx.x % 32 == 0) MBarrierArrive(SharedAddress(&ring.empty[place.stage]));
+__device__ __forceinline__ void Release(Ring& ring, const RingPlace<kStages>& place) {
+  if (threadIdx.x % 32 == 0) MBarrierArrive(SharedAddress(&ring.empty[place.idx]));
 }
 
 // The sum over this thread's sums.
@@ -97,11 +86,11 @@ __device__ __forceinline__ float Consume(const MatrixIntensityParams& params, Sh
                                          int warpgroup) {
   const WgmmaOperand a(SharedAddress(storage.a), 0), minus_a(SharedAddress(storage.minus_a), 0);
   Ring& ring = storage.rings[warpgroup];
-  RingPlace place;
+  RingPlace<kStages> place;
   SumOf<T> sums[128] = {};
   for (std::int64_t group = groups.begin + warpgroup; group < groups.end; group += kIntensityWarpgroups) {
     Await(ring, place);
-    const WgmmaOperand b(SharedAddress(ring.slabs[place.stage]), 0);
+    const WgmmaOperand b(SharedAddress(ring.slabs[place.idx]), 0);
     Multiply<T>(sums, SlabGroupSign(groups, group) > 0 ? a : minus_a, b, params.products_per_slab);
     Release(ring, place);
     place.Advance();
