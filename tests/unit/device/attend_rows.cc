@@ -1,10 +1,10 @@
 #include "tests/unit/device/attend_rows.h"
 
-#include <cstdint>
 #include <memory>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "gtest/gtest.h"
 #include "kernels/attention/plan.h"
 #include "server/base/status_macros.h"
 #include "tests/unit/device/lane_io.h"
@@ -12,7 +12,6 @@
 namespace ridgeline::device {
 namespace {
 
-using kernels::DataType;
 using kernels::attention::Algorithm;
 using kernels::attention::AttentionParams;
 using kernels::attention::AttentionPlan;
@@ -32,15 +31,10 @@ struct Held {
 absl::Status Queue(Device& device, Algorithm algorithm, CancelToken cancel, Held& held) {
   Lane& lane = device.lane(0);
   AttentionParams params = {};
-  params.shape = {.data_type = DataType::kFloat32,
-                  .output_data_type = DataType::kFloat32,
-                  .num_sequences = 1,
-                  .query_heads = 1,
-                  .kv_heads = 1,
-                  .head_dim = kHeadDim,
-                  .value_head_dim = kHeadDim};
+  params.shape = OneHead(kHeadDim);
   params.scale = 1;
   RIDGELINE_ASSIGN_OR_RETURN(const AttentionPlan plan, device.PlanAttention(params.shape, {&held.sequence, 1}, algorithm));
+  EXPECT_EQ(plan.algorithm, algorithm);
   RIDGELINE_ASSIGN_OR_RETURN(held.sequences, lane.Upload({{&held.sequence, sizeof(held.sequence)}}, nullptr));
   RIDGELINE_ASSIGN_OR_RETURN(held.input, lane.Upload({SliceOf(held.rows)}, nullptr));
   RIDGELINE_ASSIGN_OR_RETURN(held.output, lane.Upload({SliceOf(held.untouched)}, nullptr));

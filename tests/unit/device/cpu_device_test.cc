@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "kernels/common/simd_target.h"
 #include "tests/support/status_matchers.h"
+#include "tests/unit/device/attend_rows.h"
 #include "tests/unit/device/lane_io.h"
 
 namespace ridgeline::device {
@@ -21,6 +22,7 @@ namespace {
 
 using ::ridgeline::support::StatusIs;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 using kernels::DataType;
@@ -119,6 +121,15 @@ TEST_F(CpuDeviceTest, EmptyMemoryCacheGivesBackWhatNothingUses) {
   EXPECT_EQ(device_->memory_stats().peak_reserved_bytes, 0);
 }
 
+TEST_F(CpuDeviceTest, TheWorkspaceOfAProductComesBack) {
+  Lane& lane = device_->lane(0);
+  const Buffer a = Upload<float>(lane, {1, 2}), b = Upload<float>(lane, {3, 4});
+  Buffer c = Allocate(lane, sizeof(float));
+  ASSERT_OK(lane.Gemm(DataType::kFloat32, 1, 1, 2, a, b, c));
+  EXPECT_THAT(Download(lane, std::move(c)), ElementsAre(11));
+  EXPECT_EQ(device_->memory_stats().allocation_count, 2);
+}
+
 TEST_F(CpuDeviceTest, CancelledWhileItRunsAttentionEndsSoon) {
   constexpr std::int64_t kTokens = 1 << 20, kHeadDim = 8;  // the best part of a minute at the rate of any two cores
   constexpr std::int64_t kBytes = kTokens * kHeadDim * sizeof(float);
@@ -126,13 +137,7 @@ TEST_F(CpuDeviceTest, CancelledWhileItRunsAttentionEndsSoon) {
   const Sequence sequence = {.query_begin = 0, .query_tokens = kTokens, .key_begin = 0, .key_tokens = kTokens, .lse_begin = 0};
   const Buffer input = Allocate(lane, kBytes), output = Allocate(lane, kBytes);
   AttentionParams params = {};
-  params.shape = {.data_type = DataType::kFloat32,
-                  .output_data_type = DataType::kFloat32,
-                  .num_sequences = 1,
-                  .query_heads = 1,
-                  .kv_heads = 1,
-                  .head_dim = kHeadDim,
-                  .value_head_dim = kHeadDim};
+  params.shape = OneHead(kHeadDim);
   params.scale = 1;
   params.sequences = &sequence;
   ASSERT_OK_AND_ASSIGN(const AttentionPlan plan, device_->PlanAttention(params.shape, {&sequence, 1}, Algorithm::kFlash));

@@ -13,7 +13,7 @@
 
 namespace ridgeline::device {
 
-// Two lanes. FAILED_PRECONDITION, with the reason, where the machine has no such device.
+// Three lanes. FAILED_PRECONDITION, with the reason, where the machine has no such device.
 absl::StatusOr<std::unique_ptr<Device>> CreateDeviceUnderTest(std::int64_t memory_limit_bytes);
 
 // A suite on that device, skipped with the reason where there is none. `Base` is ::testing::Test or a TestWithParam.

@@ -8,7 +8,7 @@
 namespace ridgeline::device {
 
 absl::StatusOr<std::unique_ptr<Device>> CreateDeviceUnderTest(std::int64_t memory_limit_bytes) {
-  return CreateCpuDevice({.num_lanes = 2, .num_threads = 2, .memory_limit_bytes = memory_limit_bytes});
+  return CreateCpuDevice({.num_lanes = 3, .num_threads = 2, .memory_limit_bytes = memory_limit_bytes});
 }
 
 }  // namespace ridgeline::device

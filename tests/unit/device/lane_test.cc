@@ -40,6 +40,7 @@ constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 class LaneTest : public DeviceTest {
  protected:
   Lane& lane() { return device_->lane(0); }
+  bool is_cpu() const { return device_->info().type == DeviceType::kCpu; }
 };
 
 TEST_F(LaneTest, UploadJoinsSlicesAndLetsThemGo) {
@@ -88,14 +89,16 @@ TEST_F(LaneTest, AMessageInManySlices) {
   EXPECT_TRUE(Download(lane(), std::move(buffer)) == values);
 }
 
-TEST_F(LaneTest, RandomElementsAreTheCpusToTheirRounding) {
+// On the CPU itself to the last bit, elsewhere to their rounding.
+TEST_F(LaneTest, RandomElementsAreTheCpus) {
   constexpr std::int64_t kElements = 100'003;
   std::vector<float> want(kElements);
   ASSERT_OK_AND_ASSIGN(const auto pool, ThreadPool::Create(1));
   LaneExecutor executor(*pool);
   kernels::microbench::FillNormalOnCpu(DataType::kFloat32, kElements, 42, 1.5f, 0.5f, want.data(), executor);
   ASSERT_OK_AND_ASSIGN(Buffer buffer, lane().UploadRandom(DataType::kFloat32, kElements, 42, 1.5f, 0.5f));
-  EXPECT_THAT(Download(lane(), std::move(buffer)), Pointwise(FloatNear(1e-5f), want));
+  const float tolerance = is_cpu() ? 0 : 1e-5f;
+  EXPECT_THAT(Download(lane(), std::move(buffer)), Pointwise(FloatNear(tolerance), want));
 }
 
 TEST_F(LaneTest, WorkRunsInOrder) {
@@ -118,7 +121,8 @@ TEST_F(LaneTest, EventsMeasureTheWorkBetweenThem) {
   ASSERT_OK_AND_ASSIGN(const auto after, lane().Record());
   ASSERT_OK_AND_ASSIGN(const auto right_after, lane().Record());
   ASSERT_OK(Complete(lane()));
-  EXPECT_GT(after->Since(*before), absl::Microseconds(1));  // 16 MiB take longer at any bandwidth of today
+  // Four million elements take longer on any CPU, and their 16 MiB at any bandwidth of today.
+  EXPECT_GT(after->Since(*before), is_cpu() ? absl::Microseconds(200) : absl::Nanoseconds(1250));
   EXPECT_LE(after->Since(*before), absl::Now() - start);
   EXPECT_GE(right_after->Since(*after), absl::ZeroDuration());
 }
