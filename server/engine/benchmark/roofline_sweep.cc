@@ -31,8 +31,9 @@ constexpr std::int64_t kMi = 1 << 20;
 // Below, a matrix unit has next to nothing to do.
 constexpr std::int64_t kLeastMatrixIntensity = 8;
 
-// So many times below and above its ridge point a type's points must reach, to say where it is.
-constexpr double kBesideRidge = 2;
+// So many times below and above its ridge point a type's points must reach, to say where it is. The ridges of matrix units are
+// near the sweep's end.
+double BesideRidge(const std::string& type) { return FindMatrixType(type) == nullptr ? 4 : 2; }
 
 struct Arrays {
   Buffer source, slice_sums;
@@ -134,8 +135,9 @@ Ceilings FindCeilings(absl::Span<const Point> points) {
 // Leaves the types whose points lie on both sides of the ridge.
 void KeepThoseWithARidge(double bandwidth, Ceilings& ceilings) {
   std::erase_if(ceilings, [&](const auto& each) {
-    const double ridge = each.second.flops_per_second / bandwidth;
-    return each.second.least_intensity * kBesideRidge > ridge || each.second.most_intensity < ridge * kBesideRidge;
+    const auto& [type, ceiling] = each;
+    const double ridge = ceiling.flops_per_second / bandwidth, beside = BesideRidge(type);
+    return ceiling.least_intensity * beside > ridge || ceiling.most_intensity < ridge * beside;
   });
 }
 
