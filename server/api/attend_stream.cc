@@ -155,10 +155,12 @@ class AttendStreamReactor : public AttendStreamBase {
       }
     }
     if (write) StartWrite(&response_);
-    if (finish) Finish(rpc_.Close(status));
-    for (const auto& call : unwanted) {
-      if (call != nullptr) call->Cancel();
+    // Before the caller knows of the end, or what waits might append after its next call. The last first, or one's end might
+    // let the next begin.
+    for (auto call = unwanted.rbegin(); call != unwanted.rend(); ++call) {
+      if (*call != nullptr) (*call)->Cancel();
     }
+    if (finish) Finish(rpc_.Close(status));
   }
 
   Rpc rpc_;
