@@ -30,12 +30,13 @@ bool ParseType(const std::string& word, DataType& type) {
 
 // "name=value", or "lengths=value,value,...".
 bool ParseOption(const std::string& word, AttentionBenchRow& row) {
-  const std::array<std::pair<const char*, std::int64_t*>, 11> numbers = {{{"value_head_dim", &row.value_head_dim},
+  const std::array<std::pair<const char*, std::int64_t*>, 12> numbers = {{{"value_head_dim", &row.value_head_dim},
                                                                           {"page_tokens", &row.page_tokens},
                                                                           {"window", &row.window},
                                                                           {"query_factor", &row.query_factor},
                                                                           {"drift", &row.drift},
                                                                           {"key_sinks", &row.key_sinks},
+                                                                          {"layer", &row.layer},
                                                                           {"soft_cap", &row.soft_cap},
                                                                           {"alibi", &row.alibi},
                                                                           {"bias", &row.bias},

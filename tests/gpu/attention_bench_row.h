@@ -24,6 +24,7 @@ struct AttentionBenchRow {
   std::int64_t query_factor = 1;      // standard deviation of the queries
   std::int64_t drift = 0;             // logits fall by so much along a sequence
   std::int64_t key_sinks = 0;         // the first key's logit is so much above the others'
+  std::int64_t layer = -1;            // of tests/data/smollm2, whose tensors every sequence then has
   std::int64_t soft_cap = 0;
   std::int64_t alibi = 0;        // 1: slopes
   std::int64_t bias = 0;         // 1: [1, 1, Sq, Sk]

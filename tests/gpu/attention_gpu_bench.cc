@@ -5,9 +5,9 @@
 //
 // and after these, if wanted, options as attention_bench_row.h names them: window=1024 page_tokens=64 lengths=8192,33,100.
 //
-// Tensors are random normals in the API's layout, [batch, tokens, heads, head_dim]; the L2 cache is warm. `burst_ms` is the
-// median of back-to-back launches after a quarter of a second of rest and five warm-ups, `sustained_ms` the same after 200 ms
-// of load, when the chip has reached the clock that its power allows.
+// Tensors are random normals, or a model's, in the API's layout, [batch, tokens, heads, head_dim]; the L2 cache is warm.
+// `burst_ms` is the median of back-to-back launches after a quarter of a second of rest and five warm-ups, `sustained_ms` the
+// same after 200 ms of load, when the chip has reached the clock that its power allows.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -35,6 +36,8 @@
 #include "tests/gpu/attention_bench_row.h"
 #include "tests/gpu/gpu.h"
 #include "tests/gpu/timing.h"
+#include "tests/support/npy.h"
+#include "tests/support/source_folder.h"
 
 namespace ridgeline::gpu {
 namespace {
@@ -114,6 +117,19 @@ class Problem {
   }
 
   void AllocateTensors() {
+    if (row_.layer >= 0) {
+      params_.query = LayerTensor("query");
+      params_.key = LayerTensor("key");
+      params_.value = LayerTensor("value");
+    } else {
+      AllocateNormals();
+    }
+    params_.output = Allocate(row_.QueryTokens() * row_.query_heads * row_.ValueHeadDim() * kernels::ElementBytes(row_.type));
+    output_ = arrays_.back().get();
+    if (row_.page_tokens > 0) params_.block_table = static_cast<const std::int32_t*>(Upload(ShuffledPages()));
+  }
+
+  void AllocateNormals() {
     const std::int64_t query_rows = row_.QueryTokens() * row_.query_heads, key_rows = row_.KeyTokens() * row_.kv_heads;
     void* const query = Normals(query_rows * row_.head_dim, 1, row_.type, static_cast<float>(row_.query_factor));
     void* const key = Normals(key_rows * row_.head_dim, 2, row_.type, 1);
@@ -121,9 +137,24 @@ class Problem {
     params_.query = query;
     params_.key = key;
     params_.value = Normals(key_rows * row_.ValueHeadDim(), 3, row_.type, 1);
-    params_.output = Allocate(query_rows * row_.ValueHeadDim() * kernels::ElementBytes(row_.type));
-    output_ = arrays_.back().get();
-    if (row_.page_tokens > 0) params_.block_table = static_cast<const std::int32_t*>(Upload(ShuffledPages()));
+  }
+
+  // A tensor of the layer, for each sequence of the batch.
+  void* LayerTensor(const std::string& name) {
+    support::NpyArray array;
+    const std::string file = "/tests/data/smollm2/layer_" + std::to_string(row_.layer) + "_" + name + ".npy";
+    const std::string error = support::ReadNpy(support::SourceFolder().string() + file, array);
+    if (!error.empty() || array.shape[1] != row_.query_tokens || array.shape[1] != row_.key_tokens) {
+      std::fprintf(stderr, "attention_gpu_bench: %s%s\n", file.c_str(),
+                   error.empty() ? ": other lengths" : (": " + error).c_str());
+      std::exit(1);
+    }
+    const std::vector<float> elements(array.elements.begin(), array.elements.end());
+    std::vector<std::byte> rounded(elements.size() * kernels::ElementBytes(row_.type));
+    kernels::ConvertFromFloat32(row_.type, elements.data(), static_cast<std::int64_t>(elements.size()), rounded.data());
+    std::vector<std::byte> batch;
+    for (std::int64_t i = 0; i < row_.batch; ++i) batch.insert(batch.end(), rounded.begin(), rounded.end());
+    return Upload(batch);
   }
 
   std::vector<std::int32_t> ShuffledPages() const {

@@ -31,7 +31,7 @@ DECODES = ((1, 1024), (1, 8192), (1, 32768), (8, 8192), (32, 8192), (128, 1024))
 
 
 # Of attention_gpu_bench, beside the words that every row has.
-OPTIONS = ("value_head_dim", "page_tokens", "window", "lengths", "query_factor", "drift", "key_sinks")
+OPTIONS = ("value_head_dim", "page_tokens", "window", "lengths", "query_factor", "drift", "key_sinks", "layer")
 OPTIONS += ("soft_cap", "alibi", "bias", "sink_logits", "lse")
 
 
@@ -93,6 +93,8 @@ def wide_table() -> Iterator[tuple[dict, tuple[str, ...]]]:
         yield prefill("data", 4096, 16, 128, query_factor=factor), ("cudnn",)
     yield prefill("data", 4096, 16, 128, drift=100), ("cudnn",)
     yield prefill("data", 4096, 16, 128, key_sinks=12), ("cudnn",)
+    for layer in (0, 14, 29):  # of tests/data/smollm2
+        yield row("model", 128, 129, 129, 9, 3, 64, causal=True, layer=layer), both
     for page_tokens in (0, 256, 128, 64, 32, 16):
         yield prefill("pages", 4096, 16, 128, page_tokens=page_tokens), ()
     for option in ({}, {"lse": 1}, {"sink_logits": 1}, {"soft_cap": 30}, {"alibi": 1}, {"bias": 1}):

@@ -6,10 +6,12 @@ Tensors lie in the API's layout, [batch, tokens, heads, head_dim]; PyTorch sees 
 from __future__ import annotations
 
 import itertools
+import pathlib
 import statistics
 import time
 from typing import Callable
 
+import numpy
 import torch
 import torch.nn.functional as functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -20,6 +22,8 @@ BACKENDS = {
     "efficient": SDPBackend.EFFICIENT_ATTENTION,
     "math": SDPBackend.MATH,
 }
+
+MODEL_DATA = pathlib.Path(__file__).parents[1] / "data" / "smollm2"
 
 REST_SECONDS = 0.25
 WARM_UPS = 5
@@ -59,6 +63,8 @@ def attention(row: dict) -> Callable[[], torch.Tensor]:
     query = tensor(query_tokens, row["query_heads"], row["head_dim"], row.get("query_factor", 1))
     key = tensor(key_tokens, row["kv_heads"], row["head_dim"])
     value = tensor(key_tokens, row["kv_heads"], row.get("value_head_dim", row["head_dim"]))
+    if "layer" in row:
+        query, key, value = (layer_tensor(row, name) for name in ("query", "key", "value"))
     if "drift" in row or "key_sinks" in row:
         query[..., 0] = row["head_dim"] ** 0.5
         fallen = torch.arange(key_tokens, device="cuda") * (row.get("drift", 0) / key_tokens)
@@ -69,6 +75,12 @@ def attention(row: dict) -> Callable[[], torch.Tensor]:
     query, key, value = (x.transpose(1, 2) for x in (query, key, value))
     grouped = row["query_heads"] != row["kv_heads"]
     return lambda: functional.scaled_dot_product_attention(query, key, value, is_causal=row["causal"], enable_gqa=grouped)
+
+
+def layer_tensor(row: dict, name: str) -> torch.Tensor:
+    """Of tests/data/smollm2, for each sequence of the batch."""
+    array = numpy.load(MODEL_DATA / f"layer_{row['layer']}_{name}.npy")
+    return torch.from_numpy(array).to("cuda", getattr(torch, row["type"])).repeat(row["batch"], 1, 1, 1)
 
 
 def flash_forward(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, row: dict) -> Callable[[], torch.Tensor]:
