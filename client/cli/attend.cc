@@ -46,7 +46,9 @@ ABSL_FLAG(std::string, alibi_slopes, "",
 ABSL_FLAG(std::string, sink_logits, "",
           "Sink logits, one for each query head, likewise: they join the softmax's denominator only. -inf: no sink for that "
           "head.");
-ABSL_FLAG(std::string, output, "", "Write the output to this .npy file. Outputs that nobody asks for are not sent back.");
+ABSL_FLAG(std::string, output, "",
+          "Write the result to this file: attend and fuse the output, as .npy (what nobody asks for is not sent back); report "
+          "its page, by default report.html; trace its timeline, as JSON.");
 ABSL_FLAG(std::string, log_sum_exp, "", "Write the log-sum-exp of each row's logits to this .npy file.");
 ABSL_FLAG(std::string, expect, "",
           "A .npy file with the right output: exit status 1 if the answer is further away than --tolerance.");

@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 #include "client/cli/help.h"
 #include "client/cli/measurement.h"
 #include "client/cli/report.h"
@@ -58,10 +59,24 @@ std::string OnlyValue(const BenchmarkRun& run, const std::string& axis) {
   return run.points.size() > 1 && values.size() == 1 ? *values.begin() : "";
 }
 
-PointColumn FigureColumn(const std::string& name) {
-  return {{name, name}, [name](const BenchmarkPoint& point) {
+// A figure that is whole in all points is a count, and shown without decimals.
+bool IsCount(absl::Span<const BenchmarkRun> runs, const std::string& name) {
+  constexpr double kMostCount = 0x1p53;  // up to which all whole numbers have a double
+  for (const BenchmarkRun& run : runs) {
+    for (const BenchmarkPoint& point : run.points) {
+      const auto found = point.figures().find(name);
+      if (found == point.figures().end()) continue;
+      if (found->second != std::trunc(found->second) || std::abs(found->second) > kMostCount) return false;
+    }
+  }
+  return UnitOf(name) == Unit::kNone;
+}
+
+PointColumn FigureColumn(const std::string& name, bool is_count) {
+  return {{name, name}, [name, is_count](const BenchmarkPoint& point) {
             const auto found = point.figures().find(name);
-            return found == point.figures().end() ? Value() : Value(found->second, UnitOf(name));
+            if (found == point.figures().end()) return Value();
+            return is_count ? Value(static_cast<std::int64_t>(found->second)) : Value(found->second, UnitOf(name));
           }};
 }
 
@@ -153,7 +168,8 @@ std::vector<PointColumn> ColumnsOf(const BenchmarkRun& run) {
     if (!OnlyValue(run, run.description.axes(i).name()).empty()) columns.back().head.label.clear();
   }
   for (PointColumn& column : MeasuredColumns()) columns.push_back(std::move(column));
-  for (const std::string& name : FiguresOf(run)) columns.push_back(FigureColumn(name));
+  for (const std::string& name : FiguresOf(run))
+    columns.push_back(FigureColumn(name, IsCount(absl::MakeConstSpan(&run, 1), name)));
   columns.push_back({{"flags", "flags"}, &FlagsValue});
   return columns;
 }
@@ -260,7 +276,7 @@ Document PointsDocument(const std::string& device, const std::vector<BenchmarkRu
   for (PointColumn& column : MeasuredColumns()) columns.push_back(std::move(column));
   std::set<std::string> figures;
   for (const BenchmarkRun& run : runs) figures.merge(FiguresOf(run));
-  for (const std::string& name : figures) columns.push_back(FigureColumn(name));
+  for (const std::string& name : figures) columns.push_back(FigureColumn(name, IsCount(runs, name)));
 
   Document document;
   document.sections.push_back({"", {{"device", "", device}}});

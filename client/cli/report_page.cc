@@ -161,29 +161,33 @@ std::string FigureOf(const BenchmarkRun& run) {
 // ---- The roofline -----------------------------------------------------------------------------------------------------------
 
 // Slope and ceiling that meet at the ridge, from edge to edge.
-PlotGuide RoofOf(const std::string& name, double bytes_per_second, double flops_per_second, double least_x, double most_x,
-                 bool dashed) {
+PlotGuide RoofOf(const std::string& name, double bytes_per_second, double flops_per_second, double least_x, double most_x) {
   const double ridge = flops_per_second / bytes_per_second;
-  PlotGuide guide{.name = absl::StrCat(name, ", ", FormatFlopsPerSecond(flops_per_second)), .corners = {}, .dashed = dashed};
+  PlotGuide guide{.name = absl::StrCat(name, ", ", FormatFlopsPerSecond(flops_per_second)), .corners = {}};
   guide.corners.emplace_back(least_x, std::min(flops_per_second, least_x * bytes_per_second));
   if (ridge > least_x && ridge < most_x) guide.corners.emplace_back(ridge, flops_per_second);
   guide.corners.emplace_back(most_x, std::min(flops_per_second, most_x * bytes_per_second));
   return guide;
 }
 
+// Measured roofs bear their type's name; those in theory lie close to them, and have it only where nothing was measured.
 std::vector<PlotGuide> RoofsOf(const v1::Roofline& roofline, double least_x, double most_x) {
   std::vector<PlotGuide> guides;
   for (const v1::ComputeRoof& roof : roofline.compute_roofs()) {
     const std::string type = DataTypeName(roof.data_type());
-    if (roofline.bytes_per_second() > 0 && roof.flops_per_second() > 0) {
-      guides.push_back(RoofOf(type, roofline.bytes_per_second(), roof.flops_per_second(), least_x, most_x, false));
+    const bool is_measured = roofline.bytes_per_second() > 0 && roof.flops_per_second() > 0;
+    if (is_measured) {
+      guides.push_back(RoofOf(type, roofline.bytes_per_second(), roof.flops_per_second(), least_x, most_x));
+      guides.back().label = type;
     }
     // Where the hardware's bandwidth is not told, the measured one carries the theoretical ceiling.
     const double bandwidth =
         roofline.theoretical_bytes_per_second() > 0 ? roofline.theoretical_bytes_per_second() : roofline.bytes_per_second();
     if (bandwidth > 0 && roof.theoretical_flops_per_second() > 0) {
       guides.push_back(
-          RoofOf(absl::StrCat(type, " in theory"), bandwidth, roof.theoretical_flops_per_second(), least_x, most_x, true));
+          RoofOf(absl::StrCat(type, " in theory"), bandwidth, roof.theoretical_flops_per_second(), least_x, most_x));
+      guides.back().dashed = true;
+      if (!is_measured) guides.back().label = type;
     }
   }
   return guides;
@@ -234,7 +238,8 @@ std::string RooflineSection(const ReportContent& content) {
           "daemon's "
           "start; dashed: what the hardware's description promises, where it says anything. A point is one measurement; what "
           "stays in a cache may lie above the slope, which is memory's."),
-      svg.empty() ? Paragraph("No benchmark of this report has a place on it.") : Element("figure", svg + RenderLegend(series)),
+      svg.empty() ? Paragraph("No benchmark of this report has a place on it.")
+                  : Element("figure", svg + RenderLegend(series, plot.guides)),
       "</section>");
 }
 

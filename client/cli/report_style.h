@@ -44,6 +44,7 @@ svg .label { font-size: 14px; fill: var(--ink); }
 svg .series-label { font-size: 12px; fill: var(--ink); stroke: var(--card); stroke-width: 3px; paint-order: stroke; }
 svg .guide-label { font-size: 12px; fill: var(--soft); stroke: var(--card); stroke-width: 3px; paint-order: stroke; }
 .grid line { stroke: var(--rule); stroke-width: 1; }
+.leader { fill: none; stroke: var(--soft); stroke-width: 1; }
 .guide path { fill: none; stroke: var(--ink); stroke-width: 2; } .guide.dashed path { stroke-dasharray: 7 5; stroke-width: 1.5; }
 .line { fill: none; stroke: var(--c); stroke-width: 1.75; opacity: .8; }
 .point, .point-key { fill: var(--c); stroke: var(--card); stroke-width: 1; }

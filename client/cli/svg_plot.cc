@@ -18,7 +18,8 @@ namespace {
 // User units; the page scales the picture to its width.
 constexpr double kWidth = 720, kHeight = 420;
 constexpr double kLeft = 96, kRight = 24, kTop = 44, kBottom = 64;
-constexpr double kLabelHeight = 16, kLabelCharacter = 7.5;
+constexpr double kGuideLabels = 104;  // in place of kRight, where guides have their names
+constexpr double kLabelHeight = 16, kLabelCharacter = 7.5, kGuideLabelHeight = 18;
 constexpr double kMark = 4.5;
 constexpr std::size_t kMostTicks = 8;
 constexpr std::size_t kNumColours = 8, kNumShapes = 4;
@@ -117,7 +118,7 @@ std::string Text(const char* anchor, double x, double y, const std::string& text
                          EscapeMarkup(text));
 }
 
-std::string Grid(const LinePlot& plot, const Scale& x, const Scale& y) {
+std::string Grid(const LinePlot& plot, double right, const Scale& x, const Scale& y) {
   std::string svg = "<g class=\"grid\">";
   for (const double tick : LogarithmicTicks(x.range(), 2)) {
     const std::string at = Number(x.At(tick));
@@ -126,10 +127,10 @@ std::string Grid(const LinePlot& plot, const Scale& x, const Scale& y) {
   }
   for (const double tick : YTicks(y)) {
     const std::string at = Number(y.At(tick));
-    absl::StrAppend(&svg, "<line x1=\"", kLeft, "\" x2=\"", kWidth - kRight, "\" y1=\"", at, "\" y2=\"", at, "\"/>",
+    absl::StrAppend(&svg, "<line x1=\"", kLeft, "\" x2=\"", right, "\" y1=\"", at, "\" y2=\"", at, "\"/>",
                     Text("end", kLeft - 8, y.At(tick) + 4, plot.y_text(tick)));
   }
-  return absl::StrCat(svg, "</g>", Text("middle", (kLeft + kWidth - kRight) / 2, kHeight - 12, plot.x_label, "label"),
+  return absl::StrCat(svg, "</g>", Text("middle", (kLeft + right) / 2, kHeight - 12, plot.x_label, "label"),
                       Text("start", 4, 22, plot.y_label, "label"));
 }
 
@@ -168,14 +169,30 @@ std::string Path(const std::vector<std::pair<double, double>>& places) {
                       }));
 }
 
-std::string Guide(const PlotGuide& guide, const Scale& x, const Scale& y, LabelSpace& space, std::string& labels) {
+std::string Guide(const PlotGuide& guide, const Scale& x, const Scale& y) {
   std::vector<std::pair<double, double>> places;
   for (const auto& [at_x, at_y] : guide.corners) places.emplace_back(x.At(at_x), y.At(at_y));
-  const auto& [end_x, end_y] = places.back();
-  const std::optional<double> label_y = space.Place(/*begins=*/false, end_x - 4, end_y - 6, guide.name);
-  if (label_y.has_value()) labels += Text("end", end_x - 4, *label_y, guide.name, "guide-label");
   return absl::StrCat("<g class=\"guide", guide.dashed ? " dashed" : "", "\"><title>", EscapeMarkup(guide.name),
                       "</title><path d=\"", Path(places), "\"/></g>");
+}
+
+// The guides' labels right of their ends, from top to bottom; where ends lie close together, labels make way downwards and a
+// line leads to each.
+std::string GuideLabels(const std::vector<PlotGuide>& guides, double right, const Scale& y) {
+  std::vector<std::pair<double, std::string>> ends;
+  for (const PlotGuide& guide : guides) {
+    if (!guide.label.empty()) ends.emplace_back(y.At(guide.corners.back().second), guide.label);
+  }
+  std::sort(ends.begin(), ends.end());
+  std::string svg;
+  double least = kTop;
+  for (const auto& [end, label] : ends) {
+    const double middle = std::max(end, least);
+    least = middle + kGuideLabelHeight;
+    absl::StrAppend(&svg, "<path class=\"leader\" d=\"", Path({{right - 12, end}, {right, end}, {right + 8, middle}}), "\"/>",
+                    Text("start", right + 11, middle + 4, label, "guide-label"));
+  }
+  return svg;
 }
 
 std::string Series(std::size_t idx, const PlotSeries& series, const Scale& x, const Scale& y, LabelSpace& space,
@@ -226,13 +243,16 @@ std::string RenderLinePlot(const LinePlot& plot) {
       y_range.Include(at_y);
     }
   }
+  const bool has_labels =
+      std::any_of(plot.guides.begin(), plot.guides.end(), [](const auto& each) { return !each.label.empty(); });
+  const double right = kWidth - (has_labels ? kGuideLabels : kRight);
   const bool logarithmic = y_range.most > 12 * y_range.least;
-  const Scale x(x_range, true, kLeft + 12, kWidth - kRight - 12);
+  const Scale x(x_range, true, kLeft + 12, right - 12);
   const Scale y(y_range, logarithmic, kHeight - kBottom - (logarithmic ? 12 : 0), kTop + 12);
-  std::string body = Grid(plot, x, y);
+  std::string body = Grid(plot, right, x, y);
   LabelSpace space;
-  std::string labels;  // over everything else, or points would hide them
-  for (const PlotGuide& guide : plot.guides) body += Guide(guide, x, y, space, labels);
+  std::string labels = GuideLabels(plot.guides, right, y);  // over everything else, or points would hide them
+  for (const PlotGuide& guide : plot.guides) body += Guide(guide, x, y);
   for (std::size_t i = 0; i < plot.series.size(); ++i) body += Series(i, plot.series[i], x, y, space, labels);
   return Svg(kHeight, plot.description, body + labels);
 }
@@ -256,11 +276,15 @@ std::string RenderBarPlot(const BarPlot& plot) {
   return Svg(top, plot.description, body);
 }
 
-std::string RenderLegend(const std::vector<PlotSeries>& series) {
+std::string RenderLegend(const std::vector<PlotSeries>& series, const std::vector<PlotGuide>& guides) {
   std::string html = "<ul class=\"legend\">";
   for (std::size_t i = 0; i < series.size(); ++i) {
     absl::StrAppend(&html, "<li><svg viewBox=\"0 0 16 16\" aria-hidden=\"true\"><g class=\"", ClassOf(i),
                     "\"><g class=\"point-key\">", Mark(i, 8, 8), "</g></g></svg>", EscapeMarkup(series[i].name), "</li>");
+  }
+  for (const PlotGuide& guide : guides) {
+    absl::StrAppend(&html, "<li><svg viewBox=\"0 0 16 16\" aria-hidden=\"true\"><g class=\"guide",
+                    guide.dashed ? " dashed" : "", "\"><path d=\"M0 8h16\"/></g></svg>", EscapeMarkup(guide.name), "</li>");
   }
   return absl::StrCat(html, "</ul>");
 }

@@ -28,6 +28,7 @@ struct PlotGuide {
   std::string name;
   std::vector<std::pair<double, double>> corners;
   bool dashed = false;
+  std::string label = "";  // beside its right end; may be empty
 };
 
 using TickText = std::function<std::string(double value)>;
@@ -58,7 +59,7 @@ struct BarPlot {
 
 std::string RenderBarPlot(const BarPlot& plot);
 
-// What stands for what: one entry for each series.
-std::string RenderLegend(const std::vector<PlotSeries>& series);
+// What stands for what: one entry for each series, then for each guide.
+std::string RenderLegend(const std::vector<PlotSeries>& series, const std::vector<PlotGuide>& guides = {});
 
 }  // namespace ridgeline::cli

@@ -254,12 +254,12 @@ Judgement Judge(absl::Span<const Point> points, const device::DeviceInfo& /*devi
     standard_workspace = static_cast<double>(standard->report.workspace_bytes);
   }
   if (longest == 0) return NotEnoughPoints("prefill by both algorithms");
-  Judgement judgement{
-      .verdict = VerdictOf(gain > 1),
-      .explanation = absl::StrFormat("at %d tokens flash is %.3g times as fast as standard, with a workspace of "
-                                     "%s in place of %s",
-                                     longest, gain, SizeText(flash_workspace), SizeText(standard_workspace)),
-      .findings = {{"flash_over_standard", gain, "speed-up of prefill at the longest length"}}};
+  Judgement judgement{.verdict = VerdictOf(gain > 1),
+                      .explanation = absl::StrFormat(
+                          "at %d tokens flash is %.3g times as fast as standard, with %s in place of %s", longest, gain,
+                          flash_workspace > 0 ? absl::StrCat("a workspace of ", SizeText(flash_workspace)) : "no workspace",
+                          SizeText(standard_workspace)),
+                      .findings = {{"flash_over_standard", gain, "speed-up of prefill at the longest length"}}};
   if (crossing <= longest) {
     judgement.findings.push_back(
         {"crossing_tokens", static_cast<double>(crossing), "shortest length at which flash is faster"});

@@ -91,7 +91,7 @@ const Point* Sibling(absl::Span<const Point> points, const Point& point, std::st
 double SpeedUp(const Point& slow, const Point& fast) { return slow.statistics.median / fast.statistics.median; }
 
 Judgement NotEnoughPoints(std::string_view needed) {
-  return {.verdict = Verdict::kInconclusive, .explanation = absl::StrCat("not judged: that needs ", std::string(needed))};
+  return {.verdict = Verdict::kInconclusive, .explanation = absl::StrCat("that needs ", std::string(needed))};
 }
 
 Verdict VerdictOf(bool is_borne_out) { return is_borne_out ? Verdict::kBorneOut : Verdict::kNotBorneOut; }

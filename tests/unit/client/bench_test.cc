@@ -18,6 +18,7 @@ using support::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
@@ -58,6 +59,18 @@ TEST(BenchDocumentTest, ProgramsGetEveryFigure) {
                              "\"latency_seconds\": 2e-09", "\"noisy\": true", "\"skipped_reason\": \"it does not fit\""}) {
     EXPECT_THAT(json, HasSubstr(member));
   }
+}
+
+TEST(BenchDocumentTest, FiguresThatAreWholeEverywhereAreCounts) {
+  BenchmarkRun run = MadeUpRun();
+  for (int i = 0; i < 2; ++i) {
+    (*run.points[i].mutable_figures())["kernels"] = 7;
+    (*run.points[i].mutable_figures())["gain"] = 1 + 1.5 * i;
+  }
+  const std::string text = RenderTable(RunDocument(run), /*colour=*/false);
+  EXPECT_THAT(text, Not(HasSubstr("7.00")));
+  EXPECT_THAT(text, HasSubstr("2.50"));
+  EXPECT_THAT(text, HasSubstr("1.00"));
 }
 
 TEST(BenchDocumentTest, TheListSaysWhatTheDeviceLacks) {

@@ -16,6 +16,7 @@
 namespace ridgeline::cli {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -89,6 +90,25 @@ TEST(SvgPlotTest, ManyMagnitudesStillHaveFewTicks) {
     ++num_ticks;
   EXPECT_GE(num_ticks, 6u);
   EXPECT_LE(num_ticks, 18u);
+}
+
+TEST(SvgPlotTest, LabelsOfGuidesThatLieCloseMakeWay) {
+  LinePlot plot = PlotOf({{1, 1, ""}, {16, 1000, ""}});
+  for (const double y : {1000.0, 990.0, 980.0}) {
+    plot.guides.push_back({.name = absl::StrCat("roof at ", y), .corners = {{1, y}, {16, y}}, .label = absl::StrCat("at ", y)});
+  }
+  plot.guides.push_back({.name = "without a label", .corners = {{1, 500}, {16, 500}}, .dashed = true});
+  const std::string svg = RenderLinePlot(plot);
+  static const std::regex kLabel("<text class=\"guide-label\"[^>]* x=\"([0-9.]+)\" y=\"([0-9.]+)\">([^<]*)");
+  std::vector<double> heights;
+  std::vector<std::string> labels;
+  for (auto match = std::sregex_iterator(svg.begin(), svg.end(), kLabel); match != std::sregex_iterator(); ++match) {
+    heights.push_back(std::stod((*match)[2]));
+    labels.push_back((*match)[3]);
+  }
+  EXPECT_THAT(labels, ElementsAre("at 1000", "at 990", "at 980"));
+  for (std::size_t i = 1; i < heights.size(); ++i) EXPECT_GE(heights[i] - heights[i - 1], 17);
+  EXPECT_THAT(RenderLegend(plot.series, plot.guides), HasSubstr("roof at 990")) << "the legend has what the label leaves out";
 }
 
 TEST(SvgPlotTest, MarkupIsEscaped) {

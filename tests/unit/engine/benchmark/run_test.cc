@@ -29,6 +29,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 // Values with which a benchmark takes milliseconds.
 const std::map<std::string, std::map<std::string, std::vector<std::string>>>& SmallAxes() {
@@ -190,7 +191,9 @@ TEST_F(RunTest, ARidgeIsNotSoughtWhereNoPointLiesBesideIt) {
   const Request request{
       .name = "roofline", .axes = {{"flops_per_byte", {"1/16", "1/8"}}, {"array_bytes", {"65536"}}}, .measurement = kQuick};
   ASSERT_THAT(Run(request, told), IsOk());
-  EXPECT_EQ(told.summaries.at(0).judgement.verdict, Verdict::kInconclusive);
+  const Judgement& judgement = told.summaries.at(0).judgement;
+  EXPECT_EQ(judgement.verdict, Verdict::kInconclusive);
+  EXPECT_THAT(judgement.explanation, StartsWith("that needs ")) << "what follows \"not judged: \"";
 }
 
 TEST_F(RunTest, LaunchOverheadCallsTheServerAsOftenAsItSays) {
