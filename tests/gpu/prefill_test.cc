@@ -44,22 +44,25 @@ class PrefillTest : public ::testing::TestWithParam<std::tuple<DataType, int>> {
     AttentionPlan plan = {};
     plan.algorithm = Algorithm::kFlash;
     PlanPrefillOnCuda(params.shape, params.sequences, gpu::Limits(), plan);
+    plan.prefill.num_blocks = 1;  // so that tiles follow one another, though they are few
     return RunKernel(plan, params);
   }
 
-  // Logits that depend on the key alone, and random values; causal or not.
-  void ExpectRight(const std::string& name, const std::function<double(std::int64_t key)>& logit) {
+  // Logits that depend on the key, times a factor that depends on the query, and random values; causal or not.
+  void ExpectRight(
+      const std::string& name, const std::function<double(std::int64_t key)>& logit, std::int64_t num_keys = kKeys,
+      const std::function<double(std::int64_t query)>& factor = [](std::int64_t) { return 1; }) {
     for (const bool causal : {false, true}) {
       AttentionOptions options;
       options.scale = 1;
       options.causal = causal;
       options.name = name + (causal ? "_causal" : "");
-      AttentionCase attention_case(DenseProblem(1, kQueries, kKeys, 1, 1, head_dim(), head_dim()), options, type(),
+      AttentionCase attention_case(DenseProblem(1, kQueries, num_keys, 1, 1, head_dim(), head_dim()), options, type(),
                                    support::DeriveSeed(name));
       for (std::int64_t i = 0; i < attention_case.query().elements(); ++i) {
-        attention_case.query().Set(i, i % head_dim() == 0 ? 1 : 0);
+        attention_case.query().Set(i, i % head_dim() == 0 ? factor(i / head_dim()) : 0);
       }
-      for (std::int64_t j = 0; j < kKeys; ++j) attention_case.key().Set(j * head_dim(), logit(j));
+      for (std::int64_t j = 0; j < num_keys; ++j) attention_case.key().Set(j * head_dim(), logit(j));
       ASSERT_TRUE(Run(attention_case)) << name;
       EXPECT_TRUE(attention_case.RunWasClean()) << name;
       EXPECT_TRUE(attention_case.AnswerIsRight()) << name;
@@ -78,19 +81,44 @@ INSTANTIATE_TEST_SUITE_P(All, PrefillTest,
 TEST_P(PrefillTest, LogitsDrift) {
   ExpectRight("fall", [](std::int64_t key) { return 40 - 0.125 * static_cast<double>(key); });
   ExpectRight("rise", [](std::int64_t key) { return -40 + 0.125 * static_cast<double>(key); });
-  ExpectRight("fall_far", [](std::int64_t key) { return 300 - static_cast<double>(key); });
+  // Slow enough for a reference above the maximum to last for more than a block.
+  ExpectRight("fall_further", [](std::int64_t key) { return 200 - 0.5 * static_cast<double>(key); });
+  // Of so many keys that a tile ends up taking maxima at once.
+  ExpectRight(
+      "fall_far", [](std::int64_t key) { return 600 - static_cast<double>(key); }, /*num_keys=*/1300);
 }
 
-// Each side of where a first block's sum, or a later one's, is too large or too small for the reference at hand. Logits of a
-// kind differ a little: were they equal, the error would be that of one weight's rounding, and the bound that of another's.
-TEST_P(PrefillTest, SumsAtTheEndsOfTheRange) {
-  const auto near = [](double logit, std::int64_t key) { return logit + 0.25 * std::sin(static_cast<double>(key)); };
-  for (const double logit : {-100.0, -25.0, -20.0, -9.0, -5.0, -4.0, 2.0, 3.0, 6.0, 7.0, 15.0, 20.0, 25.0, 100.0}) {
-    ExpectRight("all_" + std::to_string(static_cast<int>(logit)), [=](std::int64_t key) { return near(logit, key); });
+// A warp has 16 rows: of a warpgroup some do blocks again and others do not, and those that do not all do the same ones.
+TEST_P(PrefillTest, WarpsDiffer) {
+  const auto logit = [](std::int64_t key) { return 400 - static_cast<double>(key); };
+  ExpectRight("warps_differ", logit, kKeys, [](std::int64_t query) { return query / 16 % 3 == 0 ? 0.0625 : 1; });
+  ExpectRight("rows_differ", logit, kKeys, [](std::int64_t query) { return static_cast<double>(query % 32) / 32; });
+}
+
+// Each side of where a first block's sum, or a later one's, is too large or too small for the reference at hand.
+constexpr double kEndsOfTheRange[] = {-100, -25, -20, -9, -5, -4, 2, 3, 6, 7, 50, 51, 53, 100};
+
+// Logits of a kind differ a little: were they equal, the error would be that of one weight's rounding, and the bound that of
+// another's.
+double Near(double logit, std::int64_t key) { return logit + 0.25 * std::sin(static_cast<double>(key)); }
+
+TEST_P(PrefillTest, SumsOfAllBlocksAtTheEndsOfTheRange) {
+  for (const double logit : kEndsOfTheRange) {
+    ExpectRight("all_" + std::to_string(static_cast<int>(logit)), [=](std::int64_t key) { return Near(logit, key); });
+  }
+}
+
+TEST_P(PrefillTest, SumsOfFirstKeysAtTheEndsOfTheRange) {
+  for (const double logit : kEndsOfTheRange) {
     ExpectRight("first_" + std::to_string(static_cast<int>(logit)),
-                [=](std::int64_t key) { return near(key < 400 ? logit : 0.0, key); });
+                [=](std::int64_t key) { return Near(key < 400 ? logit : 0.0, key); });
+  }
+}
+
+TEST_P(PrefillTest, SumsOfLastKeysAtTheEndsOfTheRange) {
+  for (const double logit : kEndsOfTheRange) {
     ExpectRight("last_" + std::to_string(static_cast<int>(logit)),
-                [=](std::int64_t key) { return near(key < 400 ? 0.0 : logit, key); });
+                [=](std::int64_t key) { return Near(key < 400 ? 0.0 : logit, key); });
   }
 }
 

@@ -19,10 +19,10 @@ constexpr int kHopper = 90;
 constexpr int kLeastCopyKeys = 8;
 // Up to so many query tokens head_dim 64 has tiles of its own: README.md, "Sizes".
 constexpr std::int64_t kShortTokens = 1024;
-// With fewer tiles a head, long and short ones are mixed: a launch's end is even anyway.
+// With fewer tiles a head, long and short ones are mixed, in all groups of heads but the last.
 constexpr int kManyTiles = 16;
 // Keys and values of the heads that are computed together, in bytes: what stays in an L2 cache of 50 MB.
-constexpr std::int64_t kGroupBytes = 24'000'000, kMixedGroupBytes = 4'000'000;
+constexpr std::int64_t kGroupBytes = 24'000'000, kMixedGroupBytes = 4'000'000, kLastGroupBytes = 16'000'000;
 // Rows of a tile that exist, on average, and multiprocessors that have a tile, from which on this kernel is chosen: the generic
 // one fills smaller tiles by packing heads, and the device by splitting keys, at half the rate.
 constexpr double kFullEnough = 0.5, kBusyEnough = 0.45;
@@ -105,10 +105,13 @@ void OrderTiles(const AttentionShape& shape, PrefillSchedule& schedule) {
   if (!schedule.longest_first) return;
   const bool are_many = schedule.tiles_per_head >= kManyTiles;
   const std::int64_t head_bytes = SaturatingMultiply({key_tokens, shape.head_dim + shape.value_head_dim, 2});
-  const std::int64_t kv_heads = (are_many ? kGroupBytes : kMixedGroupBytes) / std::max<std::int64_t>(head_bytes, 1);
   const std::int64_t heads = shape.num_sequences * shape.query_heads;
-  schedule.group_heads =
-      static_cast<int>(std::clamp<std::int64_t>(SaturatingMultiply({kv_heads, shape.GroupHeads()}), 1, heads));
+  const auto heads_of = [&](std::int64_t bytes) {
+    const std::int64_t kv_heads = bytes / std::max<std::int64_t>(head_bytes, 1);
+    return static_cast<int>(std::clamp<std::int64_t>(SaturatingMultiply({kv_heads, shape.GroupHeads()}), 1, heads));
+  };
+  schedule.group_heads = heads_of(are_many ? kGroupBytes : kMixedGroupBytes);
+  schedule.last_heads = are_many ? 0 : heads_of(kLastGroupBytes);
   schedule.short_tiles = are_many ? schedule.tiles_per_head / 4 : 0;
 }
 

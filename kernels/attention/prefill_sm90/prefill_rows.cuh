@@ -185,7 +185,7 @@ class GroupAttention {
 
   __device__ __forceinline__ void RedoBlock() {
     float factor[2];
-    softmax_.RedoBlock(scores_, weights_, factor);
+    softmax_.RedoBlock(scores_, weights_, shared_.walks[buffer_.idx][consumer_].last_block - block_, factor);
 #pragma unroll
     for (int i = 0; i < Traits::kValueHeadDim / 2; ++i) output_[i] *= factor[i / 2 % 2];
   }

@@ -8,6 +8,7 @@
 
 #include "kernels/attention/prefill_sm90/prefill_arguments.h"
 #include "kernels/attention/prefill_sm90/prefill_mask.cuh"
+#include "kernels/attention/prefill_sm90/prefill_schedule.h"
 #include "kernels/attention/prefill_sm90/prefill_traits.cuh"
 #include "kernels/common/mbarrier.cuh"
 #include "kernels/common/tensor_copy.cuh"
@@ -75,6 +76,7 @@ class TileFinder {
     return __shfl_sync(kAllLanes, taken, 0) + static_cast<int>(gridDim.x);
   }
 
+  // Where a tile lies.
   struct Place {
     int sequence_idx, head, tile;
   };
@@ -90,28 +92,10 @@ class TileFinder {
   }
 
   __device__ __forceinline__ Place PlaceAmongEqual(int tile_idx) const {
-    const int tiles = schedule_.tiles_per_head, query_heads = static_cast<int>(arguments_.params.shape.query_heads);
-    const int heads = schedule_.num_tiles / tiles;  // of all sequences
-    int tile, head;
-    const int long_tiles = tiles - schedule_.short_tiles;
-    if (!schedule_.longest_first) {
-      head = tile_idx / tiles;
-      tile = tile_idx - head * tiles;
-    } else if (tile_idx < long_tiles * heads) {
-      const int tiles_of_group = schedule_.group_heads * long_tiles;
-      const int group = tile_idx / tiles_of_group;
-      const int in_group = tile_idx - group * tiles_of_group;
-      const int first_head = group * schedule_.group_heads;
-      const int group_heads = min(schedule_.group_heads, heads - first_head);
-      tile = tiles - 1 - in_group / group_heads;
-      head = first_head + in_group % group_heads;
-    } else {
-      const int among_short = tile_idx - long_tiles * heads;
-      tile = schedule_.short_tiles - 1 - among_short / heads;
-      head = among_short % heads;
-    }
-    const int sequence_idx = head / query_heads;
-    return {sequence_idx, head - sequence_idx * query_heads, tile};
+    const TileOfHead found = TileAmongEqual(schedule_, tile_idx);
+    const int query_heads = static_cast<int>(arguments_.params.shape.query_heads);
+    const int sequence_idx = found.head / query_heads;
+    return {sequence_idx, found.head - sequence_idx * query_heads, found.tile};
   }
 
   __device__ __forceinline__ Sequence SequenceAmongEqual(int sequence_idx) const {

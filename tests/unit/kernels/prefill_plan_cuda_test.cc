@@ -11,6 +11,7 @@
 #include "kernels/attention/attention.h"
 #include "kernels/attention/plan.h"
 #include "kernels/attention/prefill_sm90/prefill_plan_cuda.h"
+#include "kernels/attention/prefill_sm90/prefill_schedule.h"
 #include "kernels/attention/prefill_sm90/prefill_shape.h"
 #include "kernels/attention/visible_range.h"
 #include "kernels/common/data_type.h"
@@ -19,6 +20,7 @@
 namespace ridgeline::kernels::attention {
 namespace {
 
+using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
@@ -137,6 +139,35 @@ TEST(PrefillPlanTest, LongestFirstWhereTilesDiffer) {
   EXPECT_EQ(problem.Plan().prefill.group_heads, 24'000'000 / (8192 * 128 * 4));
   problem.shape.window_left = 1023;
   EXPECT_FALSE(problem.Plan().prefill.longest_first) << "windows are of one length";
+}
+
+// Whatever the order: each once.
+TEST(PrefillPlanTest, EveryTileIsComputedOnce) {
+  for (const std::int64_t tokens : {128, 500, 1024, 2048, 5000}) {
+    for (const std::int64_t sequences : {1, 3, 32}) {
+      for (const std::int64_t window_right : {std::int64_t{0}, kUnlimitedWindow}) {
+        Problem problem = Dense(sequences, tokens, tokens, 12, 4, 128);
+        problem.shape.window_right = window_right;
+        const PrefillSchedule schedule = problem.Plan().prefill;
+        std::vector<int> times(schedule.num_tiles);
+        for (int i = 0; i < schedule.num_tiles; ++i) {
+          const TileOfHead found = TileAmongEqual(schedule, i);
+          ++times.at(found.head * schedule.tiles_per_head + found.tile);
+        }
+        EXPECT_THAT(times, Each(1)) << sequences << " sequences of " << tokens << ", window " << window_right;
+      }
+    }
+  }
+}
+
+// So that blocks of a launch end together.
+TEST(PrefillPlanTest, ShortTilesComeLast) {
+  for (const std::int64_t tokens : {512, 1024, 4096}) {
+    Problem problem = Dense(32, tokens, tokens, 16, 16, 128);
+    problem.shape.window_right = 0;
+    const PrefillSchedule schedule = problem.Plan().prefill;
+    for (int i = 1; i <= 30; ++i) EXPECT_EQ(TileAmongEqual(schedule, schedule.num_tiles - i).tile, 0) << tokens;
+  }
 }
 
 TEST(PrefillPlanTest, ChoosesManyQueriesAndPrintsItsTable) {
