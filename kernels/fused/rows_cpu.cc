@@ -1,7 +1,6 @@
 // Operations that need statistics of whole rows, fused: a task takes whole rows, and reads each again and again while it lies
 // in the caches.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +17,7 @@
 #include "hwy/foreach_target.h"                         // must come before highway.h
 #include "hwy/highway.h"
 #include "kernels/fused/activations-inl.h"
+#include "kernels/fused/dropout-inl.h"
 #include "kernels/fused/spans-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -63,23 +63,6 @@ Normalization Measure(const T* row, std::int64_t elements, bool subtracts_mean, 
   return overflowed ? MeasureScaled(row, elements, subtracts_mean, epsilon, 0x1p-76f) : by;
 }
 
-// Which elements of [position, position + count) are kept: ones and zeros.
-constexpr std::int64_t kMaskElems = 256;
-using KeptElements = std::array<float, kMaskElems>;
-
-void DrawMask(const DropoutRule& rule, std::int64_t position, std::int64_t count, KeptElements& kept, std::uint8_t* mask) {
-  for (std::int64_t i = 0; i < count;) {
-    const auto block = static_cast<std::uint64_t>((position + i) / kDropoutBlockElems);
-    const microbench::PhiloxCounter bits = rule.BitsOfBlock(block);
-    for (auto element = static_cast<int>((position + i) % kDropoutBlockElems); element < kDropoutBlockElems && i < count;
-         ++element, ++i) {
-      const bool keeps = rule.Keeps(DropoutRule::BitsOfElement(bits[element / 2], element));
-      kept[i] = keeps ? 1.0f : 0.0f;
-      if (mask != nullptr) mask[i] = keeps;
-    }
-  }
-}
-
 // Norms, with what follows them. Pointers are of one row, null where there is nothing.
 template <typename T>
 struct NormRow {
@@ -103,15 +86,15 @@ struct NormRow {
   }
 
   void StoreGeluDropout(GeluForm form, const DropoutRule& rule, std::int64_t position, std::uint8_t* mask) const {
-    KeptElements kept;
+    DropoutBits bits;
     const FloatVec scale = hn::Set(kTag, rule.scale);
-    for (std::int64_t begin = 0; begin < elements; begin += kMaskElems) {
-      const std::int64_t part = std::min(kMaskElems, elements - begin);
-      DrawMask(rule, position + begin, part, kept, mask == nullptr ? nullptr : mask + begin);
+    for (std::int64_t begin = 0; begin < elements; begin += DropoutBits::kMostElems) {
+      const std::int64_t part = std::min(DropoutBits::kMostElems, elements - begin);
+      bits.Draw(rule, position + begin, part);
+      if (mask != nullptr) bits.StoreMask(rule, part, mask + begin);
       ForEachVector(part, [&](std::int64_t i, std::size_t count) HWY_ATTR {
         const FloatVec y = hn::Mul(Gelu(kTag, form, At(begin + i, count)), scale);
-        const auto keeps = hn::Ne(LoadUpTo(kept.data() + i, count), hn::Zero(kTag));
-        StoreUpTo(hn::IfThenElseZero(keeps, y), output + begin + i, count);
+        StoreUpTo(hn::IfThenElseZero(bits.Keeps(rule, i), y), output + begin + i, count);
       });
     }
   }

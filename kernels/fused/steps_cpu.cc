@@ -21,6 +21,7 @@
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "kernels/fused/activations-inl.h"
+#include "kernels/fused/dropout-inl.h"
 #include "kernels/fused/spans-inl.h"
 
 #ifndef RIDGELINE_KERNELS_FUSED_STEPS_CPU_ONCE_
@@ -193,6 +194,15 @@ void RunStepRows(const StepRows& step, std::int64_t row_begin, std::int64_t row_
   }
 }
 
+void DrawMaskRange(const DropoutRule& rule, std::int64_t begin, std::int64_t end, std::uint8_t* mask) {
+  DropoutBits bits;
+  for (std::int64_t first = begin; first < end; first += DropoutBits::kMostElems) {
+    const std::int64_t count = std::min(DropoutBits::kMostElems, end - first);
+    bits.Draw(rule, first, count);
+    bits.StoreMask(rule, count, mask + first);
+  }
+}
+
 }  // namespace ridgeline::kernels::fused::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -201,6 +211,7 @@ namespace ridgeline::kernels::fused {
 namespace {
 
 HWY_EXPORT(RunStepRows);
+HWY_EXPORT(DrawMaskRange);
 
 // Calls body(begin, end) for ranges of [0, count), `width` elements each.
 template <typename Body>
@@ -237,14 +248,8 @@ StepRows RowsOf(const FusedParams& params, const Step& step) {
 void DrawMask(const FusedParams& params, const Step& step, Executor& executor) {
   const DropoutRule rule = RuleOf(params.shape.dropout);
   auto* const mask = static_cast<std::uint8_t*>(Address(params, step.result));
-  const std::int64_t count = ElementsOf(params.shape, Extent::kMask);
-  ForEachRange(CeilDivide(count, kDropoutBlockElems), kDropoutBlockElems, executor, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t block = begin; block < end; ++block) {
-      const microbench::PhiloxCounter bits = rule.BitsOfBlock(static_cast<std::uint64_t>(block));
-      const std::int64_t first = block * kDropoutBlockElems;
-      const auto elements = static_cast<int>(std::min(kDropoutBlockElems, count - first));
-      for (int i = 0; i < elements; ++i) mask[first + i] = rule.Keeps(DropoutRule::BitsOfElement(bits[i / 2], i));
-    }
+  ForEachRange(ElementsOf(params.shape, Extent::kMask), 1, executor, [&](std::int64_t begin, std::int64_t end) {
+    HWY_DYNAMIC_DISPATCH(DrawMaskRange)(rule, begin, end, mask);
   });
 }
 

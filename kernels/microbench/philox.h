@@ -11,6 +11,8 @@ using PhiloxCounter = std::array<std::uint32_t, 4>;  // least significant word f
 using PhiloxKey = std::array<std::uint32_t, 2>;
 
 inline constexpr int kPhiloxRounds = 10;
+inline constexpr std::uint32_t kPhiloxMultiplier0 = 0xD2511F53u;
+inline constexpr std::uint32_t kPhiloxMultiplier1 = 0xCD9E8D57u;
 using PhiloxRoundKeys = std::array<PhiloxKey, kPhiloxRounds>;
 
 constexpr PhiloxKey NextRoundKey(PhiloxKey key) {
@@ -19,10 +21,8 @@ constexpr PhiloxKey NextRoundKey(PhiloxKey key) {
 }
 
 constexpr PhiloxCounter PhiloxRound(PhiloxCounter counter, PhiloxKey key) {
-  constexpr std::uint64_t kMultiplier0 = 0xD2511F53u;
-  constexpr std::uint64_t kMultiplier1 = 0xCD9E8D57u;
-  const std::uint64_t product0 = kMultiplier0 * counter[0];
-  const std::uint64_t product1 = kMultiplier1 * counter[2];
+  const std::uint64_t product0 = std::uint64_t{kPhiloxMultiplier0} * counter[0];
+  const std::uint64_t product1 = std::uint64_t{kPhiloxMultiplier1} * counter[2];
   return {static_cast<std::uint32_t>(product1 >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(product1),
           static_cast<std::uint32_t>(product0 >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(product0)};
 }
