@@ -45,7 +45,7 @@ struct AttentionPlan {
   TileSchedule merge_tiles;       // of the merge, if the keys are split
   std::int64_t partial_rows = 0;  // of one split: query tokens * Hq
 
-  // On CUDA devices, for few queries over pages: flash by the decode kernel if decode.num_blocks > 0.
+  // On CUDA devices, for few queries: flash by the decode kernel if decode.num_blocks > 0.
   DecodeSchedule decode;
   // On Hopper chips, for many queries: flash by the prefill kernel if prefill.num_tiles > 0.
   PrefillSchedule prefill;

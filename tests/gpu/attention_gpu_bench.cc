@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "kernels/attention/attention.h"
+#include "kernels/attention/decode/decode_cuda.h"
 #include "kernels/attention/flash/flash_cuda.h"
 #include "kernels/attention/plan.h"
 #include "kernels/attention/standard/standard_cuda.h"
@@ -83,6 +84,7 @@ class Problem {
   bool IsOneKernel() const { return row_.algorithm == Algorithm::kFlash; }
 
   kernels::CudaStatus Launch() const {
+    if (plan_.decode.num_blocks > 0) return attention::LaunchDecode(plan_, params_, Stream());
     if (row_.algorithm == Algorithm::kFlash) return attention::LaunchFlash(plan_, params_, Stream());
     return attention::LaunchStandard(plan_, params_, sequences_.data(), Cublas(), Stream(), nullptr);
   }

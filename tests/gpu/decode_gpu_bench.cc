@@ -2,9 +2,9 @@
 //
 //   decode_gpu_bench [--pages 16,64] [--shapes 8x8k,ragged_32x1k,...] [--l2 warm,cold]
 //
-// bfloat16, one query a sequence, 32 query and 8 KV heads of 128. Pages lie in random order; keys and values are random
-// normals. Forks are timed by themselves and as a cascade, beside a plain read of what they have once. Times are medians of
-// single launches between two events. Cold: before each, ordinary loads of four times the L2 cache.
+// bfloat16, one query a sequence, 32 query and 8 KV heads of 128. Pages lie in random order, pages of 0 tokens are dense keys;
+// keys and values are random normals. Forks are timed by themselves and as a cascade, beside a plain read of what they have
+// once. Times are medians of single launches between two events. Cold: before each, ordinary loads of four times the L2 cache.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -127,7 +127,7 @@ class Problem {
     workspace_ = std::make_unique<GuardedDeviceArray>(plan_.workspace_bytes);
     merge_workspace_ = std::make_unique<GuardedDeviceArray>(plan_.merge_workspace_bytes);  // all ones
     params_.sequences = reinterpret_cast<const attention::Sequence*>(device_sequences_.data());
-    params_.block_table = reinterpret_cast<const std::int32_t*>(device_table_.data());
+    if (page_tokens > 0) params_.block_table = reinterpret_cast<const std::int32_t*>(device_table_.data());
     params_.query = query_.data();
     params_.key = pool.key();
     params_.value = pool.value();
@@ -170,7 +170,10 @@ class Problem {
     return attention::CombinePasses(params_.shape, prefixes, plan_of_pass(0), plan_of_pass(1));
   }
 
-  static std::int64_t Pages(std::int64_t tokens, std::int64_t page_tokens) { return (tokens + page_tokens - 1) / page_tokens; }
+  // What a sequence has in the block table, or of dense keys.
+  static std::int64_t Entries(std::int64_t tokens, std::int64_t page_tokens) {
+    return page_tokens > 0 ? (tokens + page_tokens - 1) / page_tokens : tokens;
+  }
 
   static std::vector<attention::Sequence> MakeSequences(const Shape& shape, std::int64_t page_tokens) {
     std::vector<attention::Sequence> sequences;
@@ -179,20 +182,21 @@ class Problem {
       const auto idx = static_cast<std::int64_t>(sequences.size());
       sequences.push_back(
           {.query_begin = idx, .query_tokens = 1, .key_begin = table_begin, .key_tokens = tokens, .lse_begin = idx});
-      table_begin += Pages(tokens, page_tokens);
+      table_begin += Entries(tokens, page_tokens);
     }
     return sequences;
   }
 
   static std::vector<std::int32_t> MakeTable(const Shape& shape, std::int64_t page_tokens) {
+    if (page_tokens == 0) return {};
     std::int64_t pages = 0;
-    for (const std::int64_t tokens : shape.key_tokens) pages += Pages(tokens, page_tokens);
+    for (const std::int64_t tokens : shape.key_tokens) pages += Entries(tokens, page_tokens);
     std::vector<std::int32_t> table(pages);
     std::iota(table.begin(), table.end(), 0);
     std::shuffle(table.begin(), table.end(), std::mt19937(11));
     const std::int64_t shared = shape.shared_tokens / page_tokens;
-    for (std::int64_t begin = Pages(shape.key_tokens[0], page_tokens); begin < pages;
-         begin += Pages(shape.key_tokens[0], page_tokens)) {
+    for (std::int64_t begin = Entries(shape.key_tokens[0], page_tokens); begin < pages;
+         begin += Entries(shape.key_tokens[0], page_tokens)) {
       if (shared > 0) std::copy_n(table.begin(), shared, table.begin() + begin);
     }
     return table;
@@ -302,7 +306,7 @@ void Run(const Choice& choice) {
     for (const Shape& shape : shapes) {
       for (const std::string& l2 : choice.l2) {
         PrintRow(shape, page, l2, /*is_cascade=*/false, pool, timer);
-        if (shape.shared_tokens > 0) PrintRow(shape, page, l2, /*is_cascade=*/true, pool, timer);
+        if (shape.shared_tokens > 0 && page != "0") PrintRow(shape, page, l2, /*is_cascade=*/true, pool, timer);
       }
     }
   }

@@ -42,7 +42,7 @@ using support::RaggedProblem;
 // About tiles and pages; then enough to be cut over blocks.
 const std::vector<std::int64_t> kLengths = {0, 1, 15, 16, 17, 63, 64, 65, 200};
 const std::vector<std::int64_t> kLongLengths = {4097, 0, 1000, 16};
-constexpr std::int64_t kPages[] = {1, 7, 16, 64, 100, 256};
+constexpr std::int64_t kPages[] = {1, 7, 16, 64, 100, 256, 0};  // 0: dense
 constexpr std::int64_t kHeadDims[] = {64, 80, 96, 128, 256};
 constexpr std::int64_t kGroups[] = {1, 4, 5, 6, 7, 8, 16};
 
@@ -51,7 +51,8 @@ class DecodeTest : public ::testing::TestWithParam<DataType> {
   AttentionProblem Problem(std::int64_t query_tokens, std::vector<std::int64_t> key_tokens, std::int64_t group,
                            std::int64_t kv_heads, std::int64_t head_dim, std::int64_t page_tokens) const {
     const std::vector<std::int64_t> queries(key_tokens.size(), query_tokens);
-    return Paged(RaggedProblem(queries, std::move(key_tokens), group * kv_heads, kv_heads, head_dim), page_tokens);
+    AttentionProblem problem = RaggedProblem(queries, std::move(key_tokens), group * kv_heads, kv_heads, head_dim);
+    return page_tokens > 0 ? Paged(std::move(problem), page_tokens) : problem;
   }
 
   void ExpectRight(const AttentionProblem& problem, const AttentionOptions& options = {}) {
@@ -111,10 +112,41 @@ TEST_P(DecodeTest, PairsOfOptions) {
   for (const AttentionOptions& options : support::OptionPairs()) {
     const std::int64_t page_tokens = kPages[turn % std::size(kPages)];
     const std::int64_t head_dim = kHeadDims[turn++ % std::size(kHeadDims)];
-    const AttentionProblem problem =
-        Paged(RaggedProblem({1, 3, 2, 4, 1, 0, 2}, {70, 41, 1, 0, 9, 3, 16}, 8, 2, head_dim), page_tokens);
+    AttentionProblem problem = RaggedProblem({1, 3, 2, 4, 1, 0, 2}, {70, 41, 1, 0, 9, 3, 16}, 8, 2, head_dim);
+    if (page_tokens > 0) problem = Paged(std::move(problem), page_tokens);
     if (support::Allowed(problem, options)) ExpectRight(problem, options);
   }
+}
+
+// Of a dense batch, keys that are stored and not valid lie between those of its sequences.
+TEST_P(DecodeTest, DenseBatches) {
+  for (const std::int64_t head_dim : kHeadDims) {
+    ExpectRight(support::DenseProblem(3, 2, 129, 8, 2, head_dim, head_dim > 64 ? 64 : 128), Causal());
+    ExpectRight(support::PaddedProblem(1, 700, {0, 700, 1, 333, 16}, 12, 4, head_dim));
+  }
+  ExpectRight(support::DenseProblem(2, 1, 9000, 32, 8, 128, 128));
+}
+
+// Bias too, which only dense batches may have.
+TEST_P(DecodeTest, PairsOfOptionsOfDenseBatches) {
+  std::size_t turn = 0;
+  for (const AttentionOptions& options : support::OptionPairs()) {
+    const std::int64_t head_dim = kHeadDims[turn++ % std::size(kHeadDims)];
+    ExpectRight(support::PaddedProblem(3, 50, {50, 33, 0}, 8, 2, head_dim), options);
+  }
+}
+
+// Keys that a bias hides from some heads of a group: their values reach the others alone.
+TEST_P(DecodeTest, NanInValuesHiddenByTheBias) {
+  AttentionOptions options;
+  options.bias = support::Bias::kFull;
+  AttentionCase attention_case(support::DenseProblem(1, 2, 100, 4, 1, 64, 64), options, GetParam(), DeriveSeed("biased"));
+  attention_case.value().Set(70 * 64 + 5, std::numeric_limits<double>::quiet_NaN());
+  // [head, query, key]
+  for (const std::int64_t row : {0, 3, 4}) {
+    attention_case.bias().Set(row * 100 + 70, -std::numeric_limits<double>::infinity());
+  }
+  EXPECT_TRUE(IsRight(Algorithm::kFlash, attention_case));
 }
 
 // Keys of one sequence on every block of the device, and windows that begin far into it.
@@ -139,6 +171,21 @@ TEST_P(DecodeTest, ManyShortSequences) {
 TEST_P(DecodeTest, ManyEqualSequences) {
   for (const std::int64_t kv_heads : {1, 2, 4, 8})
     ExpectRight(Problem(1, std::vector<std::int64_t>(120, 150), 2, kv_heads, 64, 16));
+}
+
+// Some few, one much longer than the others, and more than a warp has lanes.
+TEST_P(DecodeTest, UnevenLengths) {
+  const std::vector<std::int64_t> lengths = {1500, 30, 0, 1333, 700, 64, 1100, 900};
+  for (const std::int64_t kv_heads : {1, 2, 4, 8}) {
+    for (const std::int64_t page_tokens : {16, 7, 0}) ExpectRight(Problem(1, lengths, 2, kv_heads, 64, page_tokens));
+  }
+  ExpectRight(Problem(3, lengths, 4, 2, 128, 16), Causal());
+  std::vector<std::int64_t> one_long(20, 40);
+  one_long[7] = 9000;
+  ExpectRight(Problem(1, one_long, 4, 4, 64, 16));
+  std::vector<std::int64_t> many;
+  for (std::int64_t i = 0; i < 40; ++i) many.push_back(i * 37 % 183);
+  ExpectRight(Problem(1, many, 4, 2, 128, 16));
 }
 
 // Values that no query may see do not count, values that some see count for them alone.

@@ -36,8 +36,8 @@ Launcher FindHeadDim(const DecodeSchedule& schedule, bool has_options) {
 }  // namespace
 
 cudaError_t LaunchDecode(const AttentionPlan& plan, const AttentionParams& params, cudaStream_t stream) {
-  const bool has_options =
-      plan.decode.hides_keys || params.logit_soft_cap > 0 || params.alibi_slopes != nullptr || !(params.scale > 0);
+  const bool has_options = plan.decode.hides_keys || params.logit_soft_cap > 0 || params.alibi_slopes != nullptr ||
+                           params.bias != nullptr || !(params.scale > 0);
   const Launcher launch = params.shape.data_type == DataType::kFloat16 ? FindHeadDim<__half>(plan.decode, has_options)
                                                                        : FindHeadDim<__nv_bfloat16>(plan.decode, has_options);
   return launch({.params = params, .schedule = plan.decode}, stream);

@@ -1,4 +1,5 @@
-// Paged decode attention on CUDA devices: sequences with few queries, so that a KV head's rows (query tokens * Hq/Hkv) fit 16.
+// Decode attention on CUDA devices, over pages and dense: sequences with few queries, so that a KV head's rows (query tokens *
+// Hq/Hkv) fit 16.
 //
 // One launch, of as many blocks as the device has multiprocessors. Where a sequence is cut over blocks, one of them polls for
 // what the others leave in params.merge_workspace (see decode_block_merge.cuh):

@@ -1,4 +1,4 @@
-// Paged decode attention: few query rows a KV head, keys and values read once at the speed of memory. README.md explains the
+// Decode attention: few query rows a KV head, keys and values read once at the speed of memory. README.md explains the
 // schedule.
 //
 //   gmem pages ──cp.async──► smem ring of each warp ──ldmatrix──► mma, softmax, mma: frag O
@@ -55,14 +55,16 @@ class DecodeBlock {
     TileLoader<Traits> loader(arguments_, share_, first_, team(), warp_in_team(), team_warps(), ring, policy);
     place_ = warp_in_team();
     std::uint32_t slot = Traits::kRingBytes - Traits::kSlotBytes;
-    // Each turn but the first starts the copy of one tile and, once the ring has filled, computes with the oldest.
+    // Each turn but the first starts the copy of one tile and, once the ring has filled, computes with the oldest. The turn
+    // before begins a unit: its queries are there sooner if not the whole ring was asked for before them.
 #pragma unroll 1
     for (int turn = 0;; ++turn) {
       loader.LoadNext(slot);
       CpAsyncCommit();
       slot = slot + Traits::kSlotBytes == Traits::kRingBytes ? 0 : slot + Traits::kSlotBytes;
-      if (turn < Traits::kStages) continue;
+      if (turn < Traits::kStages - 1) continue;
       if (!MoveToTile()) break;
+      if (turn < Traits::kStages) continue;
       CpAsyncWait<Traits::kStages - 1>();
       __syncwarp();
       softmax_.Add(ring + slot, unit_.KeyAt(place_));

@@ -1,4 +1,4 @@
-// Brings tiles of keys and values from pages to a warp's ring, by cp.async.
+// Brings tiles of keys and values from pages, or from where they lie densely, to a warp's ring, by cp.async.
 //
 //   gmem page p: [page_tokens, Hkv, D] ──16 keys of one head──► smem slot: 16 rows of K, 16 rows of V
 //
@@ -85,11 +85,19 @@ class TileLoader {
     while (place_ >= unit_.end()) MoveToNext<Traits::kHasOptions>(unit_, arguments_.params, share_);
     int key = unit_.KeyAt(place_);
     policy_ = policies_.Of(key);
+    if (arguments_.params.block_table == nullptr) return FindDenseRow(key);
     if (!in_whole_pages_) key += Traits::lane() % Traits::kTileKeys;
     const int seen_key = Traits::kHasOptions ? max(key, unit_.keys.begin) : key;
     const int page_idx = static_cast<int>(arguments_.schedule.page_tokens.Quotient(seen_key));
     in_page_ = key - page_idx * PageTokens();
     page_ = seen_key < unit_.keys.end ? __ldg(arguments_.params.block_table + unit_.keys.table_begin + page_idx) : 0;
+  }
+
+  // Dense rows follow each other as if in pages in order, so a row's place in its page may pass the page's end.
+  __device__ __forceinline__ void FindDenseRow(int key) {
+    const auto row = static_cast<std::uint64_t>(unit_.keys.table_begin + key);
+    page_ = static_cast<int>(row / kDecodeTileKeys);
+    in_page_ = static_cast<int>(row % kDecodeTileKeys);
   }
 
   __device__ int PageTokens() const { return static_cast<int>(arguments_.schedule.page_tokens.divisor()); }

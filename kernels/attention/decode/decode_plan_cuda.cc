@@ -90,7 +90,6 @@ std::int64_t PartBytes(std::int64_t part_rows, int head_dim) {
 }  // namespace
 
 std::string WhyNotDecode(const AttentionShape& shape, const Sequence* sequences, const CudaLimits& limits) {
-  if (!shape.IsPaged()) return "keys and values do not lie in pages";
   if (shape.data_type == DataType::kFloat32) return "decode takes 16-bit types";
   const std::int64_t rows = MostRows(shape, sequences);
   if (rows > kMostDecodeRows) {
@@ -117,7 +116,7 @@ void PlanDecodeOnCuda(const AttentionShape& shape, const Sequence* sequences, co
   DivideHeads(shape, most_heads, schedule);
   schedule.hides_keys = HidesKeys(shape, query_tokens);
   schedule.group_heads = FastDivision(static_cast<std::uint32_t>(shape.GroupHeads()));
-  schedule.page_tokens = FastDivision(static_cast<std::uint32_t>(shape.page_tokens));
+  schedule.page_tokens = FastDivision(static_cast<std::uint32_t>(shape.IsPaged() ? shape.page_tokens : kDecodeTileKeys));
   // Of all KV heads.
   const std::int64_t tile_bytes = kDecodeTileKeys * shape.kv_heads * (shape.head_dim + shape.value_head_dim) * 2;
   schedule.fitting_tiles = static_cast<std::int64_t>(kFittingPart * static_cast<double>(limits.l2_cache_bytes)) / tile_bytes;

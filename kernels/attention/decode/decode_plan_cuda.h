@@ -1,4 +1,4 @@
-// The plan of paged decode on CUDA devices. Pure host code.
+// The plan of decode on CUDA devices. Pure host code.
 #pragma once
 
 #include <cstdint>

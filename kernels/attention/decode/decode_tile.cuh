@@ -207,7 +207,7 @@ class TileSoftmax {
   __device__ __forceinline__ void AddWeightedValues(std::uint32_t values, const std::uint32_t (&weights)[kRowMmas][2],
                                                     int first_key) {
     if constexpr (Traits::kHasOptions) {
-      if (options_.query_tokens() > 1 && options_.Hides(first_key)) return AddQueryByQuery(values, weights, first_key);
+      if (options_.NeedsMasks(first_key)) return AddMaskByMask(values, weights, first_key);
     }
 #pragma unroll
     for (int i = 0; i < Traits::kDimSteps; ++i) {
@@ -218,13 +218,15 @@ class TileSoftmax {
     }
   }
 
-  // Where queries see different keys: a weight of 0 hides nothing from a sum in which the value is Inf or NaN, so each query
-  // gets its own product, of which the values that it does not see are no part.
-  __device__ void AddQueryByQuery(std::uint32_t values, const std::uint32_t (&weights)[kRowMmas][2], int first_key) {
+  // Where rows see different keys: a weight of 0 hides nothing from a sum in which the value is Inf or NaN, so rows of each
+  // mask get their own product, of which the values that they do not see are no part.
+  __device__ __forceinline__ void AddMaskByMask(std::uint32_t values, const std::uint32_t (&weights)[kRowMmas][2],
+                                                int first_key) {
     const int key = first_key + Traits::lane() % 4 * 2;
 #pragma unroll 1
-    for (int query = 0; query < options_.query_tokens(); ++query) {
-      const std::uint32_t low = options_.PairMask(query, key), high = options_.PairMask(query, key + 8);
+    for (int mask_idx = 0; mask_idx < options_.num_masks(); ++mask_idx) {
+      const auto mask = options_.MaskAt(mask_idx);
+      const std::uint32_t low = options_.PairMask(mask, key), high = options_.PairMask(mask, key + 8);
 #pragma unroll
       for (int i = 0; i < Traits::kDimSteps; ++i) {
         std::uint32_t value[4];
@@ -236,7 +238,7 @@ class TileSoftmax {
           Mma16816<T>(product, seen, weights[n][0], weights[n][1]);
 #pragma unroll
           for (int j = 0; j < 4; ++j) {
-            if (options_.QueryOf(n, j % 2) == query) output_[i][n][j] += product[j];
+            if (options_.MaskOf(n, j % 2) == mask_idx) output_[i][n][j] += product[j];
           }
         }
       }

@@ -12,7 +12,7 @@ namespace ridgeline::kernels::attention {
 __device__ __forceinline__ void KeepFromHoisting(int& value) { asm volatile("" : "+r"(value)); }
 
 // Elem: __half or __nv_bfloat16. kHeadDim: one of kDecodeHeadDims. kRowMmas: fragments of 8 rows that a warp holds.
-// kHasOptions: windows, soft cap, ALiBi and scales that are not positive; without them they cost nothing.
+// kHasOptions: windows, soft cap, ALiBi, bias and scales that are not positive; without them they cost nothing.
 template <typename Elem, int kHeadDim_, int kRowMmas_, bool kHasOptions_>
 struct DecodeTraits {
   using T = Elem;

@@ -25,7 +25,7 @@ struct SequenceKeys {
   int end;
   int first_tile;
   int tiles;
-  std::int64_t table_begin;  // in block_table
+  std::int64_t table_begin;  // in block_table; dense: in key and value
 };
 
 template <bool kHasOptions>

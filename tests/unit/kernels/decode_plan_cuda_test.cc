@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -85,9 +86,6 @@ TEST(DecodePlanCudaTest, RowsAreQueriesTimesGroup) {
 }
 
 TEST(DecodePlanCudaTest, OtherKernelsTakeTheRest) {
-  AttentionShape dense = Shape(2, 4, 8, 128);
-  dense.page_tokens = 0;
-  EXPECT_EQ(WhyNot(dense), "keys and values do not lie in pages");
   AttentionShape float32 = Shape(2, 4, 8, 128);
   float32.data_type = DataType::kFloat32;
   EXPECT_EQ(WhyNot(float32), "decode takes 16-bit types");
@@ -96,6 +94,14 @@ TEST(DecodePlanCudaTest, OtherKernelsTakeTheRest) {
   const std::vector<Sequence> sequences = Sequences(shape, 1);
   EXPECT_EQ(PlanOnCuda(shape, sequences.data(), Algorithm::kStandard, kH200).decode.num_blocks, 0);
   EXPECT_EQ(PlanOnCuda(shape, sequences.data(), Algorithm::kFlash, kH200).kernel, "decode_cuda[d=128,heads=8,rows=4]");
+}
+
+TEST(DecodePlanCudaTest, DenseKeysCountAsPagesOfWholeTiles) {
+  for (const auto& [page_tokens, divisor] : {std::pair(0, 16), std::pair(1, 1), std::pair(16, 16), std::pair(24, 24)}) {
+    const DecodeSchedule decode = Plan(Shape(2, 4, 8, 128, page_tokens)).decode;
+    EXPECT_GT(decode.num_blocks, 0) << page_tokens;
+    EXPECT_EQ(decode.page_tokens.divisor(), divisor);
+  }
 }
 
 // A captured launch serves other lengths, so the plan may not know them.

@@ -120,7 +120,7 @@ TEST(PrefillPlanTest, ThePlannerChoosesIt) {
   const CudaLimits ampere = {.compute_capability = 80, .num_sms = 108};
   EXPECT_THAT(PlanOnCuda(problem.shape, problem.sequences.data(), std::nullopt, ampere).kernel, StartsWith("flash_mma["));
   const Problem few = Dense(64, 1, 4096, 16, 16, 128);
-  EXPECT_THAT(PlanOnCuda(few.shape, few.sequences.data(), std::nullopt, kH200).kernel, StartsWith("flash_mma["));
+  EXPECT_THAT(PlanOnCuda(few.shape, few.sequences.data(), std::nullopt, kH200).kernel, StartsWith("decode_cuda["));
 }
 
 // Equal lengths do not make a batch uniform if its sequences lie anywhere.
