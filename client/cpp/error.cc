@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "google/rpc/error_details.pb.h"
@@ -24,14 +25,21 @@ std::optional<Detail> FindDetail(const absl::Status& error) {
   return detail;
 }
 
-// "field: what is wrong with it" for each violation, after whatever else the server had to say.
+// "field: what is wrong with it"; descriptions may begin with the field themselves.
+std::string ViolationText(const google::rpc::BadRequest::FieldViolation& violation) {
+  if (violation.description().empty()) return violation.field();
+  if (absl::StartsWith(violation.description(), absl::StrCat(violation.field(), " "))) return violation.description();
+  return absl::StrCat(violation.field(), ": ", violation.description());
+}
+
+// Each violation, after whatever else the server had to say.
 std::string MessageWithFields(absl::string_view message, const google::rpc::BadRequest& bad_request) {
   std::vector<std::string> parts;
   bool message_is_repeated = message.empty();
   for (const google::rpc::BadRequest::FieldViolation& violation : bad_request.field_violations()) {
-    parts.push_back(violation.description().empty() ? violation.field()
-                                                    : absl::StrCat(violation.field(), ": ", violation.description()));
-    message_is_repeated |= message == violation.description() || message == parts.back();
+    parts.push_back(ViolationText(violation));
+    message_is_repeated |= message == violation.description() || message == parts.back() ||
+                           message == absl::StrCat(violation.field(), ": ", violation.description());
   }
   if (!message_is_repeated) parts.insert(parts.begin(), std::string(message));
   return absl::StrJoin(parts, "; ");

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/client/wire_error.h"
@@ -23,6 +24,16 @@ TEST(ErrorTest, FieldAndReasonAreReadable) {
   EXPECT_EQ(ErrorReason(error), "INVALID_FIELD");
   EXPECT_THAT(ViolatedFields(error), ElementsAre("query.shape"));
   EXPECT_EQ(RetryDelay(error), std::nullopt);
+}
+
+TEST(ErrorTest, AFieldThatBeginsItsDescriptionIsNamedOnce) {
+  const std::string message = "axes.size has '0'; allowed are integers from 16 to 16384";
+  for (const std::string& told : {message, absl::StrCat("axes.size: ", message)}) {
+    EXPECT_EQ(ErrorString(ErrorFromWire(kInvalidArgument, told, WireDetails(BadField("axes.size", message)))),
+              absl::StrCat("INVALID_ARGUMENT: ", message));
+  }
+  EXPECT_EQ(ErrorString(ErrorFromWire(kInvalidArgument, "", WireDetails(BadField("axes.s", message)))),
+            absl::StrCat("INVALID_ARGUMENT: axes.s: ", message));
 }
 
 TEST(ErrorTest, WhatTheServerSaysIsSaidOnce) {
