@@ -29,8 +29,8 @@ template <>
 struct WeightRange<__nv_bfloat16> {
   static constexpr float kFirstReference = 0;
   static constexpr float kLeastFirstSum = 0x1p-30f;
-  static constexpr float kMostSum = 0x1p80f;
-  static constexpr float kHeadroom = 30;
+  static constexpr float kMostSum = 0x1p30f;
+  static constexpr float kHeadroom = 60;
 };
 
 // float16 ends at 65504, and below 2^-14 it has fewer bits: what is lost there is at most 2^-25 a key, no more than standard
