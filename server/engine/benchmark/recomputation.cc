@@ -194,8 +194,7 @@ Judgement Judge(absl::Span<const Point> points, const device::DeviceInfo& /*devi
   judgement.verdict = VerdictOf(std::abs(time / (4.0 / 3) - 1) < 0.15 && memory < 0.8);
   judgement.explanation = absl::StrFormat(
       "%d blocks: recomputing from every block's input takes %.3g times as long as keeping all, where the arithmetic is 4/3, "
-      "and "
-      "%.3g of its memory",
+      "and %.3g of its memory",
       deepest, time, memory);
   return judgement;
 }
@@ -218,7 +217,7 @@ Benchmark Recomputation(device::DeviceType type) {
       .axes = {WordAxis("keep", "what the forward pass keeps", policies),
                IntegerAxis("every", "blocks from one kept input to the next; 1 for other policies", 1, 256, {1, 2, 4}),
                IntegerAxis("blocks", "of the stack", 1, 256, {4, 8, 16}),
-               IntegerAxis("tokens", "rows of the input", 1, 1 << 20, {on_cpu ? 512 : 4096}),
+               IntegerAxis("tokens", "rows of the input", 1, 1 << 20, {on_cpu ? 256 : 4096}),
                IntegerAxis("width", "of a block; hidden is 4 times as wide", 8, kernels::microbench::kMostLayerNormColumns,
                            {on_cpu ? 256 : 1024}, 8)},
       .plot = {.x_axis = "blocks", .y = "activation_peak_bytes"},
