@@ -21,14 +21,14 @@ struct DropoutRule {
   std::uint32_t offset_low, offset_high;
   std::uint32_t threshold;  // in [0, 2^16]
   float scale;              // of what is kept; 0 if nothing is
-  float kept_share;         // 1 / scale
-  float log2_scale;         // +inf if nothing is kept, where no element is looked at
 
   // Bits of elements [8 * block, 8 * block + 8): element i has the lower half of word i / 2 if i is even, the upper if it is
   // odd.
   constexpr microbench::PhiloxCounter BitsOfBlock(std::uint64_t block) const {
-    return microbench::Philox4x32Of(
-        {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), offset_low, offset_high}, keys);
+    return microbench::Philox4x32Of(CounterOf(block), keys);
+  }
+  constexpr microbench::PhiloxCounter CounterOf(std::uint64_t block) const {
+    return {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), offset_low, offset_high};
   }
 
   static constexpr std::uint32_t BitsOfElement(std::uint32_t word, int element) {
@@ -53,9 +53,7 @@ inline DropoutRule RuleOf(const DropoutOptions& options) {
           .offset_low = static_cast<std::uint32_t>(options.offset),
           .offset_high = static_cast<std::uint32_t>(options.offset >> 32),
           .threshold = threshold,
-          .scale = kept > 0 ? static_cast<float>(1 / kept) : 0.0f,
-          .kept_share = static_cast<float>(kept),
-          .log2_scale = static_cast<float>(-std::log2(kept))};
+          .scale = kept > 0 ? static_cast<float>(1 / kept) : 0.0f};
 }
 
 }  // namespace ridgeline::kernels::fused

@@ -21,15 +21,41 @@ __device__ __forceinline__ void BitsOfWord(const DropoutRule& rule, std::int64_t
   for (int i = 0; i < kVectorElems<T> / 2; ++i) bits[i] = upper_half ? block[i + kVectorElems<T> / 2] : block[i];
 }
 
-// Zeros for the elements that are dropped, by a rule that keeps any.
+// The bits of several words, `stride` elements apart. Round by round for all of them: each round's keys are fetched once.
+template <typename T, int kWords>
+__device__ __forceinline__ void BitsOfWords(const DropoutRule& rule, std::int64_t position, int stride,
+                                            std::uint32_t (&bits)[kWords][kVectorElems<T> / 2]) {
+  if constexpr (kVectorElems<T> == kDropoutBlockElems) {
+    microbench::PhiloxCounter counters[kWords];
+#pragma unroll
+    for (int v = 0; v < kWords; ++v) {
+      counters[v] = rule.CounterOf(static_cast<std::uint64_t>(position + v * stride) / kDropoutBlockElems);
+    }
+#pragma unroll
+    for (int round = 0; round < microbench::kPhiloxRounds; ++round) {
+#pragma unroll
+      for (microbench::PhiloxCounter& counter : counters) counter = microbench::PhiloxRound(counter, rule.keys[round]);
+    }
+#pragma unroll
+    for (int v = 0; v < kWords; ++v) {
+#pragma unroll
+      for (int i = 0; i < kVectorElems<T> / 2; ++i) bits[v][i] = counters[v][i];
+    }
+  } else {
+#pragma unroll
+    for (int v = 0; v < kWords; ++v) BitsOfWord<T>(rule, position + v * stride, bits[v]);
+  }
+}
+
+// What dropout makes of elements, by a rule that keeps any.
 template <int kElems>
 __device__ __forceinline__ void DropElements(const DropoutRule& rule, const std::uint32_t (&bits)[kElems / 2],
                                              float (&x)[kElems]) {
   const std::uint32_t threshold = rule.threshold << 16;
 #pragma unroll
   for (int i = 0; i < kElems / 2; ++i) {
-    x[2 * i] = (bits[i] << 16) >= threshold ? x[2 * i] : 0.0f;
-    x[2 * i + 1] = bits[i] >= threshold ? x[2 * i + 1] : 0.0f;
+    x[2 * i] = (bits[i] << 16) >= threshold ? x[2 * i] * rule.scale : 0.0f;
+    x[2 * i + 1] = bits[i] >= threshold ? x[2 * i + 1] * rule.scale : 0.0f;
   }
 }
 

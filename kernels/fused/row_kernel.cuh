@@ -34,9 +34,17 @@ namespace ridgeline::kernels::fused {
 // What follows a norm.
 enum class Epilogue { kNone, kGeluErfDropout, kGeluTanhDropout };
 
+template <Epilogue kEpilogue>
+inline constexpr bool kHasDropout = kEpilogue != Epilogue::kNone;
+
+// Weights of a row that one block has are on their way while it measures, where registers have room for them.
+template <typename T, typename Statistic, RowAccess kAccess>
+using Weights = ColumnWords<T, kAccess, kIsBlock<kAccess> && std::is_same_v<Statistic, SumOfSquares>>;
+
 template <typename T, typename Statistic, Epilogue kEpilogue, bool kIsPlain, RowAccess kAccess>
 __device__ __forceinline__ void StoreRow(const RowArguments& arguments, const RowPart<T, kAccess>& part,
-                                         const MeasuredRow<Statistic>& row, int chunk, const Held<T>& held) {
+                                         const Weights<T, Statistic, kAccess>& weights, const MeasuredRow<Statistic>& row,
+                                         int chunk, const Held<T>& held) {
   constexpr int kElems = kVectorElems<T>;
   if constexpr (std::is_same_v<Statistic, MaxSum>) {
     const float shift = row.whole.shift();
@@ -52,7 +60,11 @@ __device__ __forceinline__ void StoreRow(const RowArguments& arguments, const Ro
     const float factor = rsqrtf(mean_square + arguments.epsilon * (row.scale * row.scale));
     const Normalization by = {
         .scale = row.scale, .mean = row.whole.mean(), .factor = factor, .shift = -row.whole.mean() * factor};
-    const ColumnWords<T, kAccess> weights(part, arguments.weight, kOnes<T>), biases(part, arguments.bias, kZeros<T>);
+    const ColumnWords<T, kAccess, false> biases(part, arguments.bias, kZeros<T>);
+    std::uint32_t drawn[kHeldWords<T>][kElems / 2];  // of kFull.., all at once
+    if constexpr (kHasDropout<kEpilogue> && kIsFull<kAccess>) {
+      BitsOfWords<T>(arguments.dropout, part.row_begin + part.first_column, part.WordStride(), drawn);
+    }
     part.ForEachWord(arguments, chunk, held, [&](int word, float(&x)[kElems]) {
       const Vector<T> weight = weights.Word(arguments, part, chunk, word);
       if constexpr (std::is_same_v<Statistic, MeanVariance>) {
@@ -61,8 +73,13 @@ __device__ __forceinline__ void StoreRow(const RowArguments& arguments, const Ro
         Normalize<kIsPlain, T>(by, weight, x);
       }
       const int column = part.Column(arguments, chunk, word);
-      if constexpr (kEpilogue == Epilogue::kGeluErfDropout) GeluDropout<GeluForm::kErf>(arguments, part, column, x);
-      if constexpr (kEpilogue == Epilogue::kGeluTanhDropout) GeluDropout<GeluForm::kTanh>(arguments, part, column, x);
+      if constexpr (kHasDropout<kEpilogue> && !kIsFull<kAccess> && kAccess != RowAccess::kElements) {
+        BitsOfWord<T>(arguments.dropout, part.row_begin + column, drawn[word]);
+      }
+      if constexpr (kEpilogue == Epilogue::kGeluErfDropout)
+        GeluDropout<GeluForm::kErf>(arguments, part, column, drawn[word], x);
+      if constexpr (kEpilogue == Epilogue::kGeluTanhDropout)
+        GeluDropout<GeluForm::kTanh>(arguments, part, column, drawn[word], x);
       part.StoreWord(arguments, arguments.output, chunk, word, x);
     });
   }
@@ -91,13 +108,11 @@ __device__ __forceinline__ void SoftmaxRow(const RowArguments& arguments, const 
 template <typename T, RowAccess kAccess, bool kHasOther>
 constexpr int MostRowThreads() {
   constexpr int kMost = 1024, kStaged = kMostStageBytes / ((kHasOther ? 2 : 1) * kThreadElems * static_cast<int>(sizeof(T)));
-  return kAccess == RowAccess::kBlock                       ? kMostBlockRowThreads
-         : kAccess == RowAccess::kStaged && kStaged < kMost ? kStaged
-                                                            : kMost;
+  return kIsBlock<kAccess> ? kMostBlockRowThreads : kIsStaged<kAccess> && kStaged < kMost ? kStaged : kMost;
 }
 
 template <typename T, typename Statistic, RowAccess kAccess, Epilogue kEpilogue, bool kHasOther>
-__global__ void __launch_bounds__(MostRowThreads<T, kAccess, kHasOther>(), kAccess == RowAccess::kBlock ? 2 : 1)
+__global__ void __launch_bounds__(MostRowThreads<T, kAccess, kHasOther>(), kIsBlock<kAccess> ? 2 : 1)
     RowKernel(const __grid_constant__ RowArguments arguments) {
   __shared__ Team::Slots smem_slots;
   Team team(smem_slots, ClusterBlocks<kAccess>(arguments));
@@ -106,31 +121,31 @@ __global__ void __launch_bounds__(MostRowThreads<T, kAccess, kHasOther>(), kAcce
   const std::int64_t first = std::int64_t{has_clusters ? ClusterIdx() : blockIdx.x} * block_rows;
   const std::int64_t step = std::int64_t{has_clusters ? NumClusters() : gridDim.x} * block_rows;
   RowStage<T, kHasOther> stage(arguments);
-  if constexpr (kAccess == RowAccess::kStaged) stage.Start(first);
+  if constexpr (kIsStaged<kAccess>) stage.Start(first);
   for (std::int64_t begin = first; begin < arguments.num_rows; begin += step) {  // of kBlock: once
     const RowPart<T, kAccess> part(arguments, kHasWholeWarps<kAccess> ? begin : begin + threadIdx.y);
     Held<T> held;
-    if constexpr (kAccess == RowAccess::kStaged) stage.Take(part, begin + step, kOutside<Statistic>, held);
+    if constexpr (kIsStaged<kAccess>) stage.Take(part, begin + step, kOutside<Statistic>, held);
     if constexpr (std::is_same_v<Statistic, MaxSum>) {
       if (NumChunks<kAccess>(arguments) == 1) {
-        if (kAccess != RowAccess::kStaged)
-          LoadChunk<kHasOther>(arguments, part, 0, /*is_first_time=*/true, kOutside<Statistic>, held);
+        if (!kIsStaged<kAccess>) LoadChunk<kHasOther>(arguments, part, 0, /*is_first_time=*/true, kOutside<Statistic>, held);
         SoftmaxRow(arguments, part, team, held);
-        if constexpr (kAccess == RowAccess::kBlock) return;
+        if constexpr (kIsBlock<kAccess>) return;
         continue;
       }
     }
+    const Weights<T, Statistic, kAccess> weights(part, arguments.weight, kOnes<T>);
     const MeasuredRow<Statistic> row = MeasureRow<Statistic, kHasOther>(arguments, part, team, held);
     for (int chunk = NumChunks<kAccess>(arguments) - 1;;) {
       if (kHasMoments<T, Statistic> && row.is_plain) {
-        StoreRow<T, Statistic, kEpilogue, true>(arguments, part, row, chunk, held);
+        StoreRow<T, Statistic, kEpilogue, true>(arguments, part, weights, row, chunk, held);
       } else {
-        StoreRow<T, Statistic, kEpilogue, false>(arguments, part, row, chunk, held);
+        StoreRow<T, Statistic, kEpilogue, false>(arguments, part, weights, row, chunk, held);
       }
       if (--chunk < 0) break;
       LoadChunk<kHasOther>(arguments, part, chunk, /*is_first_time=*/false, 0.0f, held);
     }
-    if constexpr (kAccess == RowAccess::kBlock) return;
+    if constexpr (kIsBlock<kAccess>) return;
   }
 }
 

@@ -71,6 +71,11 @@ inline bool IsBlock(const RowSchedule& schedule) {
          schedule.cluster_blocks == 1 && schedule.chunks == 1;
 }
 
+// All threads have all their words.
+inline bool IsFull(const RowSchedule& schedule, std::int64_t row_elems) {
+  return std::int64_t{schedule.threads} * schedule.cluster_blocks * kThreadElems == row_elems;
+}
+
 template <typename T>
 cudaError_t LaunchRows(const FusedParams& params, const CudaLimits& limits, cudaStream_t stream) {
   RowArguments arguments = ArgumentsOf<T>(params);
@@ -84,8 +89,13 @@ cudaError_t LaunchRows(const FusedParams& params, const CudaLimits& limits, cuda
   arguments.chunks = schedule.chunks;
   RowKernelFunction kernel = RowKernelOf<T, RowAccess::kElements>(params.shape);
   if (problem.is_words && schedule.block_rows > 1) kernel = RowKernelOf<T, RowAccess::kWords>(params.shape);
-  if (problem.is_words && IsBlock(schedule)) kernel = RowKernelOf<T, RowAccess::kBlock>(params.shape);
-  if (schedule.stage_bytes > 0) kernel = RowKernelOf<T, RowAccess::kStaged>(params.shape);
+  const bool is_full = IsFull(schedule, params.shape.row_elems) && arguments.mask == nullptr;
+  if (problem.is_words && IsBlock(schedule)) {
+    kernel = is_full ? RowKernelOf<T, RowAccess::kFullBlock>(params.shape) : RowKernelOf<T, RowAccess::kBlock>(params.shape);
+  }
+  if (schedule.stage_bytes > 0) {
+    kernel = is_full ? RowKernelOf<T, RowAccess::kFullStaged>(params.shape) : RowKernelOf<T, RowAccess::kStaged>(params.shape);
+  }
   LaunchShape shape = {.grid = dim3(static_cast<unsigned>(schedule.num_blocks)),
                        .block = dim3(static_cast<unsigned>(schedule.threads), static_cast<unsigned>(schedule.block_rows)),
                        .shared_memory_bytes = schedule.stage_bytes,

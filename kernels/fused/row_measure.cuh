@@ -115,7 +115,7 @@ __device__ __forceinline__ MeasuredRow<Statistic> MeasureExactly(const RowArgume
 template <typename Statistic, bool kHasOther, typename T, RowAccess kAccess>
 __device__ __forceinline__ MeasuredRow<Statistic> MeasureRow(const RowArguments& arguments, const RowPart<T, kAccess>& part,
                                                              Team& team, Held<T>& held) {
-  bool is_loaded = kAccess == RowAccess::kStaged;
+  bool is_loaded = kIsStaged<kAccess>;
   if constexpr (!kHasMoments<T, Statistic>) {
     return MeasureExactly<Statistic, kHasOther>(arguments, part, team, is_loaded, held);
   } else {

@@ -42,24 +42,21 @@ __device__ __forceinline__ void Normalize(const Normalization& by, const Vector<
 
 template <GeluForm kForm, typename T, RowAccess kAccess>
 __device__ __forceinline__ void GeluDropout(const RowArguments& arguments, const RowPart<T, kAccess>& part, int column,
-                                            float (&x)[kVectorElems<T>]) {
+                                            const std::uint32_t (&bits)[kVectorElems<T> / 2], float (&x)[kVectorElems<T>]) {
   constexpr int kElems = kVectorElems<T>;
-  const std::int64_t position = part.row_begin + column;
   const DropoutRule& rule = arguments.dropout;
 #pragma unroll
-  for (float& element : x) element = Gelu<T>(kForm, element, {rule.scale, rule.kept_share, rule.log2_scale});
+  for (float& element : x) element = Gelu<T>(kForm, element);
   std::uint32_t kept = 0;
   if constexpr (kAccess == RowAccess::kElements) {
-    kept = KeptAnywhere<T>(rule, position);
+    kept = KeptAnywhere<T>(rule, part.row_begin + column);
 #pragma unroll
-    for (int i = 0; i < kElems; ++i) x[i] = (kept >> i) & 1 ? x[i] : 0.0f;
+    for (int i = 0; i < kElems; ++i) x[i] = (kept >> i) & 1 ? x[i] * rule.scale : 0.0f;
   } else {
-    std::uint32_t bits[kElems / 2];
-    BitsOfWord<T>(rule, position, bits);
     DropElements<kElems>(rule, bits, x);
-    if (arguments.mask != nullptr) kept = KeptOfBits(rule, bits);
+    if (HasMask<kAccess>(arguments)) kept = KeptOfBits(rule, bits);
   }
-  if (arguments.mask != nullptr) StoreMask<T>(arguments.mask + part.row_begin, column, part.bounds, kept);
+  if (HasMask<kAccess>(arguments)) StoreMask<T>(arguments.mask + part.row_begin, column, part.bounds, kept);
 }
 
 }  // namespace ridgeline::kernels::fused

@@ -34,18 +34,30 @@ struct RowArguments {
 
 // kElements: anything. kWords: every row, weight and bias begins at a multiple of 16 bytes and is whole words, and goes in one
 // chunk. kBlock: and a block of at most kMostBlockRowThreads has one row, in whole warps. kStaged: or it has one row after the
-// other, and the copy engine brings the next one's input to shared memory meanwhile.
-enum class RowAccess { kElements, kWords, kBlock, kStaged };
+// other, and the copy engine brings the next one's input to shared memory meanwhile. kFull..: and no thread lacks any of its
+// words, and there is no mask, so that nobody asks, and instructions for one word may run among those for the next.
+enum class RowAccess { kElements, kWords, kBlock, kFullBlock, kStaged, kFullStaged };
 
 inline constexpr int kMostBlockRowThreads = 512;
 
+template <RowAccess kAccess>
+inline constexpr bool kIsBlock = kAccess == RowAccess::kBlock || kAccess == RowAccess::kFullBlock;
+template <RowAccess kAccess>
+inline constexpr bool kIsStaged = kAccess == RowAccess::kStaged || kAccess == RowAccess::kFullStaged;
+template <RowAccess kAccess>
+inline constexpr bool kIsFull = kAccess == RowAccess::kFullBlock || kAccess == RowAccess::kFullStaged;
 // Rows of whole warps, a row a block or cluster.
 template <RowAccess kAccess>
-inline constexpr bool kHasWholeWarps = kAccess == RowAccess::kBlock || kAccess == RowAccess::kStaged;
+inline constexpr bool kHasWholeWarps = kIsBlock<kAccess> || kIsStaged<kAccess>;
 
 template <RowAccess kAccess>
 __device__ __forceinline__ int ClusterBlocks(const RowArguments& arguments) {
-  return kAccess == RowAccess::kBlock || kAccess == RowAccess::kWords ? 1 : arguments.cluster_blocks;
+  return kIsBlock<kAccess> || kAccess == RowAccess::kWords ? 1 : arguments.cluster_blocks;
+}
+
+template <RowAccess kAccess>
+__device__ __forceinline__ bool HasMask(const RowArguments& arguments) {
+  return !kIsFull<kAccess> && arguments.mask != nullptr;
 }
 
 template <typename T>
@@ -90,7 +102,7 @@ struct RowPart {
   __device__ __forceinline__ int Column(const RowArguments& arguments, int chunk, int word) const {
     return first_column + ChunkBegin(arguments, chunk) + word * WordStride();
   }
-  __device__ __forceinline__ bool HasAny(int column) const { return column < bounds.end; }
+  __device__ __forceinline__ bool HasAny(int column) const { return kIsFull<kAccess> || column < bounds.end; }
 
   // Elements that the warp, or the team, has in a chunk.
   __device__ __forceinline__ int WarpElems(const RowArguments& arguments, int chunk) const {

@@ -39,9 +39,9 @@ class RowStage {
   }
 
   // Takes the queued row, with its residual, whose sum it writes; then queues `next_row`.
-  __device__ __forceinline__ void Take([[maybe_unused]] const RowPart<T, RowAccess::kStaged>& part,
-                                       [[maybe_unused]] std::int64_t next_row, [[maybe_unused]] float outside,
-                                       [[maybe_unused]] Held<T>& held) {
+  template <RowAccess kAccess>
+  __device__ __forceinline__ void Take([[maybe_unused]] const RowPart<T, kAccess>& part, [[maybe_unused]] std::int64_t next_row,
+                                       [[maybe_unused]] float outside, [[maybe_unused]] Held<T>& held) {
 #if __CUDA_ARCH__ >= 900
     MBarrierWait(full_, phase_);
     phase_ ^= 1;
@@ -59,7 +59,8 @@ class RowStage {
   static __device__ __forceinline__ int BlockWords() { return static_cast<int>(blockDim.x) * kHeldWords<T>; }
   __device__ __forceinline__ int BlockBegin() const { return arguments_.cluster_blocks > 1 ? ClusterRank() * BlockElems() : 0; }
 
-  __device__ __forceinline__ void TakeWords(const RowPart<T, RowAccess::kStaged>& part, const uint4* stage, float outside,
+  template <RowAccess kAccess>
+  __device__ __forceinline__ void TakeWords(const RowPart<T, kAccess>& part, const uint4* stage, float outside,
                                             Held<T>& held) const {
     const int begin = BlockBegin();
 #pragma unroll

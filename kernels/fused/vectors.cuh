@@ -91,7 +91,7 @@ template <typename T, Reuse kReuse>
 __device__ __forceinline__ Vector<T> LoadWord(const T* from) {
   Vector<T> vector;
   if constexpr (kReuse == Reuse::kNever) {
-    asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];\n"
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];\n"
                  : "=r"(vector.bits.x), "=r"(vector.bits.y), "=r"(vector.bits.z), "=r"(vector.bits.w)
                  : "l"(from));
   } else {

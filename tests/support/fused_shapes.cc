@@ -53,6 +53,14 @@ std::vector<FusedShape> VariantsOf(const FusedShape& shape) {
     variants.push_back(shape);
     variants.back().gelu_form = GeluForm::kTanh;
   }
+  // CUDA devices have kernels of their own for rows whose mask nobody wants.
+  if (InfoOf(shape.op).mask_output != Use::kNone) {
+    for (const GeluForm form : {GeluForm::kErf, GeluForm::kTanh}) {
+      variants.push_back(shape);
+      variants.back().gelu_form = form;
+      variants.back().has_mask = false;
+    }
+  }
   if (InfoOf(shape.op).weight != Use::kNone) {
     variants.push_back(shape);
     variants.back().has_weight = variants.back().has_bias = variants.back().has_mask = false;
