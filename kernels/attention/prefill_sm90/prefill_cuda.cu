@@ -23,10 +23,10 @@ Launcher FindPlain(int shape_idx) {
   switch (shape_idx) {
     case kPrefill64Long:
       return LaunchPrefillKernel<T, kPrefill64Long, false>;
-    case kPrefill64Short:
-      return LaunchPrefillKernel<T, kPrefill64Short, false>;
-    case kPrefill64ShortCausal:
-      return LaunchPrefillKernel<T, kPrefill64ShortCausal, false>;
+    case kPrefill64:
+      return LaunchPrefillKernel<T, kPrefill64, false>;
+    case kPrefill64Small:
+      return LaunchPrefillKernel<T, kPrefill64Small, false>;
     case kPrefill96:
       return LaunchPrefillKernel<T, kPrefill96, false>;
     case kPrefill128:
@@ -45,10 +45,10 @@ Launcher FindWithOptions(int shape_idx) {
   switch (shape_idx) {
     case kPrefill64Long:
       return LaunchPrefillKernel<T, kPrefill64Long, true>;
-    case kPrefill64Short:
-      return LaunchPrefillKernel<T, kPrefill64Short, true>;
-    case kPrefill64ShortCausal:
-      return LaunchPrefillKernel<T, kPrefill64ShortCausal, true>;
+    case kPrefill64:
+      return LaunchPrefillKernel<T, kPrefill64, true>;
+    case kPrefill64Small:
+      return LaunchPrefillKernel<T, kPrefill64Small, true>;
     case kPrefill96:
       return LaunchPrefillKernel<T, kPrefill96, true>;
     case kPrefill128:

@@ -8,17 +8,15 @@ template cudaError_t LaunchPrefillKernel<__nv_bfloat16, kPrefill64Long, false>(c
 template cudaError_t LaunchPrefillKernel<__nv_bfloat16, kPrefill64Long, true>(const AttentionPlan& plan,
                                                                               const AttentionParams& params,
                                                                               cudaStream_t stream);
-template cudaError_t LaunchPrefillKernel<__nv_bfloat16, kPrefill64Short, false>(const AttentionPlan& plan,
+template cudaError_t LaunchPrefillKernel<__nv_bfloat16, kPrefill64, false>(const AttentionPlan& plan,
+                                                                           const AttentionParams& params, cudaStream_t stream);
+template cudaError_t LaunchPrefillKernel<__nv_bfloat16, kPrefill64, true>(const AttentionPlan& plan,
+                                                                          const AttentionParams& params, cudaStream_t stream);
+template cudaError_t LaunchPrefillKernel<__nv_bfloat16, kPrefill64Small, false>(const AttentionPlan& plan,
                                                                                 const AttentionParams& params,
                                                                                 cudaStream_t stream);
-template cudaError_t LaunchPrefillKernel<__nv_bfloat16, kPrefill64Short, true>(const AttentionPlan& plan,
+template cudaError_t LaunchPrefillKernel<__nv_bfloat16, kPrefill64Small, true>(const AttentionPlan& plan,
                                                                                const AttentionParams& params,
                                                                                cudaStream_t stream);
-template cudaError_t LaunchPrefillKernel<__nv_bfloat16, kPrefill64ShortCausal, false>(const AttentionPlan& plan,
-                                                                                      const AttentionParams& params,
-                                                                                      cudaStream_t stream);
-template cudaError_t LaunchPrefillKernel<__nv_bfloat16, kPrefill64ShortCausal, true>(const AttentionPlan& plan,
-                                                                                     const AttentionParams& params,
-                                                                                     cudaStream_t stream);
 
 }  // namespace ridgeline::kernels::attention

@@ -6,15 +6,13 @@ template cudaError_t LaunchPrefillKernel<__half, kPrefill64Long, false>(const At
                                                                         const AttentionParams& params, cudaStream_t stream);
 template cudaError_t LaunchPrefillKernel<__half, kPrefill64Long, true>(const AttentionPlan& plan, const AttentionParams& params,
                                                                        cudaStream_t stream);
-template cudaError_t LaunchPrefillKernel<__half, kPrefill64Short, false>(const AttentionPlan& plan,
+template cudaError_t LaunchPrefillKernel<__half, kPrefill64, false>(const AttentionPlan& plan, const AttentionParams& params,
+                                                                    cudaStream_t stream);
+template cudaError_t LaunchPrefillKernel<__half, kPrefill64, true>(const AttentionPlan& plan, const AttentionParams& params,
+                                                                   cudaStream_t stream);
+template cudaError_t LaunchPrefillKernel<__half, kPrefill64Small, false>(const AttentionPlan& plan,
                                                                          const AttentionParams& params, cudaStream_t stream);
-template cudaError_t LaunchPrefillKernel<__half, kPrefill64Short, true>(const AttentionPlan& plan,
+template cudaError_t LaunchPrefillKernel<__half, kPrefill64Small, true>(const AttentionPlan& plan,
                                                                         const AttentionParams& params, cudaStream_t stream);
-template cudaError_t LaunchPrefillKernel<__half, kPrefill64ShortCausal, false>(const AttentionPlan& plan,
-                                                                               const AttentionParams& params,
-                                                                               cudaStream_t stream);
-template cudaError_t LaunchPrefillKernel<__half, kPrefill64ShortCausal, true>(const AttentionPlan& plan,
-                                                                              const AttentionParams& params,
-                                                                              cudaStream_t stream);
 
 }  // namespace ridgeline::kernels::attention
