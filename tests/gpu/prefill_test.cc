@@ -48,6 +48,22 @@ class PrefillTest : public ::testing::TestWithParam<std::tuple<DataType, int>> {
     return RunKernel(plan, params);
   }
 
+  // Random inputs; causal or not, and rows of a bias that begin at multiples of 8 bytes and at others.
+  void ExpectRight(const std::string& name, AttentionOptions options) {
+    for (const std::int64_t keys : {kKeys, kKeys + 1}) {
+      if (keys > kKeys && options.bias == support::Bias::kNone) break;
+      for (const bool causal : {false, true}) {
+        options.causal = causal;
+        options.name = name + (causal ? "_causal" : "");
+        AttentionCase attention_case(DenseProblem(1, kQueries, keys, 2, 1, head_dim(), head_dim()), options, type(),
+                                     support::DeriveSeed(name));
+        ASSERT_TRUE(Run(attention_case)) << name;
+        EXPECT_TRUE(attention_case.RunWasClean()) << name;
+        EXPECT_TRUE(attention_case.AnswerIsRight()) << name << ", " << keys << " keys";
+      }
+    }
+  }
+
   // Logits that depend on the key, times a factor that depends on the query, and random values; causal or not.
   void ExpectRight(
       const std::string& name, const std::function<double(std::int64_t key)>& logit, std::int64_t num_keys = kKeys,
@@ -145,6 +161,46 @@ TEST_P(PrefillTest, LargestValues) {
   for (std::int64_t i = 0; i < attention_case.output().elements(); ++i) {
     ASSERT_NEAR(attention_case.output().Get(i) / largest, 1, 0x1p-7) << i;
   }
+}
+
+// Soft caps that keep all products small, some of them and none; that leave products as they are, and nothing of them.
+TEST_P(PrefillTest, SoftCaps) {
+  for (const double cap : {30.0, 1.5, 0.25, 1e6, 1e37, 1e-20}) {
+    AttentionOptions options;
+    options.logit_soft_cap = cap;
+    ExpectRight("cap_" + std::to_string(cap), options);
+  }
+}
+
+TEST_P(PrefillTest, Alibi) {
+  AttentionOptions options;
+  options.alibi = true;
+  ExpectRight("alibi", options);
+}
+
+TEST_P(PrefillTest, Bias) {
+  AttentionOptions options;
+  for (const support::Bias bias : {support::Bias::kFull, support::Bias::kSharedByAll}) {
+    options.bias = bias;
+    ExpectRight("bias_" + std::to_string(static_cast<int>(bias)), options);
+  }
+}
+
+TEST_P(PrefillTest, SeveralLogitOptions) {
+  AttentionOptions options;
+  options.logit_soft_cap = 2;
+  options.alibi = true;
+  ExpectRight("cap_alibi", options);
+  options.bias = support::Bias::kFull;
+  ExpectRight("cap_alibi_bias", options);
+  options.alibi = false;
+  ExpectRight("cap_bias", options);
+}
+
+TEST_P(PrefillTest, NegativeScale) {
+  AttentionOptions options;
+  options.scale = -0.1;
+  ExpectRight("negative_scale", options);
 }
 
 }  // namespace

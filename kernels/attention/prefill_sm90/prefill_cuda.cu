@@ -2,6 +2,9 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <array>
+#include <utility>
+
 #include "kernels/attention/prefill_sm90/prefill_cuda.h"
 #include "kernels/attention/prefill_sm90/prefill_launch.h"
 #include "kernels/attention/prefill_sm90/prefill_shape.h"
@@ -11,69 +14,47 @@ namespace {
 
 using Launcher = cudaError_t (*)(const AttentionPlan& plan, const AttentionParams& params, cudaStream_t stream);
 
-// Whether logits are more than products times a scale that leaves their order, and their size within reason.
-bool HasLogitOptions(const AttentionParams& params) {
+// Scales that are not positive, or close to it, are an option: they change the order of logits, or leave float32's range.
+LogitOption OptionOf(const AttentionParams& params) {
   constexpr float kLeastScale = 0x1p-60f;
-  return params.logit_soft_cap > 0 || params.alibi_slopes != nullptr || params.bias != nullptr ||
-         !(params.scale >= kLeastScale);
+  const bool has_cap = params.logit_soft_cap > 0, has_alibi = params.alibi_slopes != nullptr;
+  if (params.bias != nullptr || (has_cap && has_alibi)) return LogitOption::kAny;
+  if (has_cap) return LogitOption::kSoftCap;
+  if (has_alibi) return LogitOption::kAlibi;
+  return params.scale >= kLeastScale ? LogitOption::kNone : LogitOption::kAny;
+}
+
+template <typename T, LogitOption kOption, int... kShapes>
+constexpr std::array<Launcher, kNumPrefillShapes> LaunchersOf(std::integer_sequence<int, kShapes...>) {
+  return {LaunchPrefillKernel<T, kShapes, kOption>...};
+}
+
+template <typename T, LogitOption kOption>
+Launcher Find(int shape_idx) {
+  static constexpr auto kLaunchers = LaunchersOf<T, kOption>(std::make_integer_sequence<int, kNumPrefillShapes>());
+  return kLaunchers[shape_idx];
 }
 
 template <typename T>
-Launcher FindPlain(int shape_idx) {
-  switch (shape_idx) {
-    case kPrefill64Long:
-      return LaunchPrefillKernel<T, kPrefill64Long, false>;
-    case kPrefill64:
-      return LaunchPrefillKernel<T, kPrefill64, false>;
-    case kPrefill64Small:
-      return LaunchPrefillKernel<T, kPrefill64Small, false>;
-    case kPrefill96:
-      return LaunchPrefillKernel<T, kPrefill96, false>;
-    case kPrefill128:
-      return LaunchPrefillKernel<T, kPrefill128, false>;
-    case kPrefill192To128:
-      return LaunchPrefillKernel<T, kPrefill192To128, false>;
-    case kPrefill192:
-      return LaunchPrefillKernel<T, kPrefill192, false>;
+Launcher Find(int shape_idx, LogitOption option) {
+  switch (option) {
+    case LogitOption::kNone:
+      return Find<T, LogitOption::kNone>(shape_idx);
+    case LogitOption::kSoftCap:
+      return Find<T, LogitOption::kSoftCap>(shape_idx);
+    case LogitOption::kAlibi:
+      return Find<T, LogitOption::kAlibi>(shape_idx);
     default:
-      return LaunchPrefillKernel<T, kPrefill256, false>;
+      return Find<T, LogitOption::kAny>(shape_idx);
   }
-}
-
-template <typename T>
-Launcher FindWithOptions(int shape_idx) {
-  switch (shape_idx) {
-    case kPrefill64Long:
-      return LaunchPrefillKernel<T, kPrefill64Long, true>;
-    case kPrefill64:
-      return LaunchPrefillKernel<T, kPrefill64, true>;
-    case kPrefill64Small:
-      return LaunchPrefillKernel<T, kPrefill64Small, true>;
-    case kPrefill96:
-      return LaunchPrefillKernel<T, kPrefill96, true>;
-    case kPrefill128:
-      return LaunchPrefillKernel<T, kPrefill128, true>;
-    case kPrefill192To128:
-      return LaunchPrefillKernel<T, kPrefill192To128, true>;
-    case kPrefill192:
-      return LaunchPrefillKernel<T, kPrefill192, true>;
-    default:
-      return LaunchPrefillKernel<T, kPrefill256, true>;
-  }
-}
-
-template <typename T>
-Launcher Find(int shape_idx, bool has_logit_options) {
-  return has_logit_options ? FindWithOptions<T>(shape_idx) : FindPlain<T>(shape_idx);
 }
 
 }  // namespace
 
 cudaError_t LaunchPrefill(const AttentionPlan& plan, const AttentionParams& params, cudaStream_t stream) {
-  const bool has_logit_options = HasLogitOptions(params);
-  const Launcher launch = params.shape.data_type == DataType::kFloat16
-                              ? Find<__half>(plan.prefill.shape_idx, has_logit_options)
-                              : Find<__nv_bfloat16>(plan.prefill.shape_idx, has_logit_options);
+  const LogitOption option = OptionOf(params);
+  const Launcher launch = params.shape.data_type == DataType::kFloat16 ? Find<__half>(plan.prefill.shape_idx, option)
+                                                                       : Find<__nv_bfloat16>(plan.prefill.shape_idx, option);
   return launch(plan, params, stream);
 }
 

@@ -1,13 +1,16 @@
 // The definition behind prefill_launch.h, for the files of inst/.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 
 #include "kernels/attention/prefill_sm90/prefill_arguments.h"
 #include "kernels/attention/prefill_sm90/prefill_kernel.cuh"
 #include "kernels/attention/prefill_sm90/prefill_launch.h"
 #include "kernels/attention/prefill_sm90/prefill_shape.h"
+#include "kernels/attention/prefill_sm90/prefill_tanh.h"
 #include "kernels/common/cuda_launch.cuh"
 #include "kernels/common/tensor_map.h"
 
@@ -48,10 +51,30 @@ inline cudaError_t MapTensors(int tile_rows, PrefillArguments& arguments) {
                    arguments.output);
 }
 
-template <typename T, int kShapeIdx, bool kHasLogitOptions>
+// Caps at the ends of float32's range become others that give the same results, and whose reciprocals are in it.
+inline LogitConstants ConstantsOf(const AttentionParams& params) {
+  LogitConstants constants;
+  if (params.logit_soft_cap > 0) {
+    const float cap = std::clamp(params.logit_soft_cap, 0x1p-100f, 0x1p100f);
+    constexpr float kLargest = std::numeric_limits<float>::max();
+    constants.tanh_factor = std::clamp(params.scale / (cap * kTanhUnit), -kLargest, kLargest);
+    constants.tanh_unit = cap * kTanhUnit;
+  }
+  const std::int64_t strides = params.bias_sequence_stride_elems | params.bias_head_stride_elems | params.bias_row_stride_elems;
+  constants.bias_in_pairs = reinterpret_cast<std::uintptr_t>(params.bias) % 8 == 0 && strides % 2 == 0;
+  return constants;
+}
+
+template <typename T, int kShapeIdx, LogitOption kOption>
 cudaError_t LaunchPrefillKernel(const AttentionPlan& plan, const AttentionParams& params, cudaStream_t stream) {
-  using Traits = PrefillTraits<T, kShapeIdx, kHasLogitOptions>;
-  PrefillArguments arguments = {.query = {}, .key = {}, .value = {}, .output = {}, .params = params, .schedule = plan.prefill};
+  using Traits = PrefillTraits<T, kShapeIdx, kOption>;
+  PrefillArguments arguments = {.query = {},
+                                .key = {},
+                                .value = {},
+                                .output = {},
+                                .params = params,
+                                .schedule = plan.prefill,
+                                .logits = ConstantsOf(params)};
   arguments.schedule.copy_keys = CopyKeys(params.shape, Traits::kTileKeys);  // with options blocks may be smaller than planned
   if (const cudaError_t error = MapTensors(Traits::kTileRows, arguments); error != cudaSuccess) return error;
   const LaunchShape launch = {.grid = dim3(static_cast<unsigned>(plan.prefill.num_blocks)),
@@ -59,5 +82,14 @@ cudaError_t LaunchPrefillKernel(const AttentionPlan& plan, const AttentionParams
                               .shared_memory_bytes = sizeof(typename Traits::SharedStorage)};
   return Launch(PrefillKernel<Traits>, launch, stream, arguments);
 }
+
+// With each option.
+#define RIDGELINE_INSTANTIATE_PREFILL_OPTION(T, shape_idx, option) \
+  template cudaError_t LaunchPrefillKernel<T, shape_idx, option>(const AttentionPlan&, const AttentionParams&, cudaStream_t);
+#define RIDGELINE_INSTANTIATE_PREFILL(T, shape_idx)                         \
+  RIDGELINE_INSTANTIATE_PREFILL_OPTION(T, shape_idx, LogitOption::kNone)    \
+  RIDGELINE_INSTANTIATE_PREFILL_OPTION(T, shape_idx, LogitOption::kSoftCap) \
+  RIDGELINE_INSTANTIATE_PREFILL_OPTION(T, shape_idx, LogitOption::kAlibi)   \
+  RIDGELINE_INSTANTIATE_PREFILL_OPTION(T, shape_idx, LogitOption::kAny)
 
 }  // namespace ridgeline::kernels::attention

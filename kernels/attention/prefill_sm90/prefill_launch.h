@@ -5,11 +5,12 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/attention/plan.h"
+#include "kernels/attention/prefill_sm90/prefill_shape.h"
 
 namespace ridgeline::kernels::attention {
 
-// T: __half or __nv_bfloat16. kShapeIdx: of kPrefillShapes. kHasLogitOptions: soft cap, ALiBi, bias and any scale.
-template <typename T, int kShapeIdx, bool kHasLogitOptions>
+// T: __half or __nv_bfloat16. kShapeIdx: of kPrefillShapes.
+template <typename T, int kShapeIdx, LogitOption kOption>
 cudaError_t LaunchPrefillKernel(const AttentionPlan& plan, const AttentionParams& params, cudaStream_t stream);
 
 }  // namespace ridgeline::kernels::attention

@@ -12,6 +12,7 @@
 #include "kernels/attention/flash/logit_options.cuh"
 #include "kernels/attention/flash/running_softmax.cuh"
 #include "kernels/attention/prefill_sm90/prefill_arguments.h"
+#include "kernels/attention/prefill_sm90/prefill_logits.cuh"
 #include "kernels/attention/prefill_sm90/prefill_mask.cuh"
 #include "kernels/attention/prefill_sm90/prefill_traits.cuh"
 #include "kernels/common/float16.cuh"
@@ -38,7 +39,7 @@ class RowRepair {
     float sum[kPairs][2] = {};
 #pragma unroll 1
     for (int begin = key_begin; begin < key_end; begin += 32) {
-      const int key = begin + static_cast<int>(threadIdx.x) % 32;
+      const int key = begin + LaneHere<Traits>();
       // Lanes that have no key follow the last one's, so that all go the same way.
       const float last_logit = Logit(row, min(key, key_end - 1));
       const float logit = key < key_end ? last_logit : -INFINITY;
@@ -56,7 +57,7 @@ class RowRepair {
   }
 
  private:
-  __device__ static int Column(int pair) { return 2 * (static_cast<int>(threadIdx.x) % 32) + 64 * pair; }
+  __device__ static int Column(int pair) { return 2 * LaneHere<Traits>() + 64 * pair; }
 
   // Where the row of a key's KV head begins, in rows of key or value.
   __device__ std::int64_t RowOfKey(int key) const {
@@ -84,9 +85,10 @@ class RowRepair {
       AddProducts(a.w, b.w, product);
     }
     if constexpr (!Traits::kHasLogitOptions) return product;
-    return LogitOptions(params_, tile_.sequence_idx)
-        .OfRow(tile_.query_head, tile_.row_begin + row, tile_.position + row, tile_.key_tokens)
-        .Of(product, key);
+    const float logit = LogitOptions(params_, tile_.sequence_idx)
+                            .OfRow(tile_.query_head, tile_.row_begin + row, tile_.position + row, tile_.key_tokens)
+                            .Of(product, key);
+    return logit / LogitUnit<Traits::kLogitOption>(arguments_);
   }
 
   __device__ static __forceinline__ void AddProducts(std::uint32_t a, std::uint32_t b, float& sum) {

@@ -44,7 +44,8 @@ class GroupAttention {
         shared_(shared),
         consumer_(consumer),
         turns_(consumer),
-        softmax_(Traits::kHasLogitOptions ? kLog2E : arguments.params.scale * kLog2E),
+        logits_(arguments),
+        softmax_(LogitUnit<Traits::kLogitOption>(arguments) * kLog2E),
         query_operand_(SharedAddress(shared.query) + consumer * Traits::kGroupBytes, 0),
         key_operand_(SharedAddress(shared.ring), 0),
         value_operand_(SharedAddress(shared.ring), Traits::kBlockChunkBytes) {}
@@ -70,6 +71,9 @@ class GroupAttention {
  private:
   __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
   __device__ static int warp() { return static_cast<int>(threadIdx.x) / 32 % 4; }
+  // Where this thread's scores begin in the tile, and in a block. Its second row is 8 further on.
+  __device__ int FirstRow() const { return consumer_ * Traits::kGroupRows + warp() * 16 + lane() / 4; }
+  __device__ static int FirstColumn() { return lane() % 4 * 2; }
 
   // ---- Tiles ----
 
@@ -96,6 +100,7 @@ class GroupAttention {
 
   // The first block of a tile whose products run beside no other tile's.
   __device__ __forceinline__ void BeginTile() {
+    PrefetchLogits();
     const int stage = SkipBlocks(TakeStage());
     IssueScores(stage);
     AwaitScores</*kPending=*/0>(stage);
@@ -105,24 +110,25 @@ class GroupAttention {
 
   // The last product of one tile beside the first of the next.
   __device__ __forceinline__ void JoinTiles() {
+    PrefetchLogits();
     const int last_keys = TakeStage(), value_stage = TakeStage();
     const int key_stage = SkipBlocks(last_keys);
     turns_.Await();
     IssueScores(key_stage);
     IssueOutput(value_stage);
     turns_.Pass();
-    const FinishedRows finished = Epilogue().Finish(softmax_.rows());
     AwaitScores(key_stage);
     if constexpr (Traits::kBeginsEarly) {  // P·V still reads the weights of the tile before
+      const SoftmaxRows finished = softmax_.rows();
       Weights first_weights;
       BeginWeights(first_weights);
       AwaitOutput(value_stage);
-      StoreRows(finished);
+      FinishRows(finished);
 #pragma unroll
       for (int i = 0; i < kTileKeys / 4; ++i) weights_[i] = first_weights[i];
     } else {
       AwaitOutput(value_stage);
-      StoreRows(finished);
+      FinishRows(softmax_.rows());
       BeginWeights(weights_);
     }
     ClearOutput();
@@ -134,21 +140,18 @@ class GroupAttention {
     turns_.Await();
     IssueOutput(stage);
     turns_.Pass(/*is_last_round=*/true);
-    if constexpr (!Traits::kOverlapsTiles) last_buffer_ = buffer_.idx;
-    const FinishedRows finished = Epilogue().Finish(softmax_.rows());
     AwaitOutput(stage);
-    StoreRows(finished);
+    if constexpr (!Traits::kOverlapsTiles) last_buffer_ = buffer_.idx;
+    FinishRows(softmax_.rows());
   }
 
   // A warp whose weights were not good enough leaves the loop to do the block again, and comes back: products stay in one place
-  // of the code for all warps of the warpgroup, as they must, and the way that is nearly always taken stays short. With options
-  // there is no such way.
+  // of the code for all warps of the warpgroup, as they must, and the way that is nearly always taken stays short.
   __device__ __forceinline__ void WalkBlocks() {
     while (block_ > first_block_) {
       bool is_good = true;
       const int plain_begin = max(first_block_, full_begin_);
-      while (is_good && !Traits::kHasLogitOptions && block_ > plain_begin && block_ <= full_end_ &&
-             present_keys_ >= kTileKeys) {
+      while (is_good && Traits::kHasPlainSteps && block_ > plain_begin && block_ <= full_end_ && present_keys_ >= kTileKeys) {
         --block_;
         is_good = Step</*kIsPlain=*/true>();
       }
@@ -164,11 +167,19 @@ class GroupAttention {
   // enough.
   template <bool kIsPlain>
   __device__ __forceinline__ bool Step() {
+    PrefetchLogits();
     const int key_stage = TakeStage();
+    // With a bias on its way, the compiler would have products run one after the other if there were a jump between them.
+    constexpr bool kTakesValuesFirst = Traits::kLogitOption == LogitOption::kAny;
+    int value_stage;
+    if constexpr (kTakesValuesFirst) {
+      value_stage = TakeStage();
+      ClearTail(value_stage);
+    }
     turns_.Await();
     IssueScores(key_stage);
-    const int value_stage = TakeStage();
-    IssueOutput<kIsPlain>(value_stage);
+    if constexpr (!kTakesValuesFirst) value_stage = TakeStage();
+    IssueOutput<kIsPlain || kTakesValuesFirst>(value_stage);
     turns_.Pass();
     AwaitScores(key_stage);
     FinishScores<kIsPlain>();
@@ -296,14 +307,19 @@ class GroupAttention {
 
   // ---- Rows ----
 
+  // Of block `block_`.
+  __device__ __forceinline__ void PrefetchLogits() {
+    if constexpr (Traits::kHasLogitOptions) logits_.Prefetch(tile(), FirstRow(), block_ * kTileKeys + FirstColumn());
+  }
+
   // Products of block `block_` -> logits, -inf where hidden.
   template <bool kIsPlain = false>
   __device__ __forceinline__ void FinishScores() {
-    const int first_key = block_ * kTileKeys + lane() % 4 * 2;
-    const int first_row = consumer_ * Traits::kGroupRows + warp() * 16 + lane() / 4;
-    if constexpr (Traits::kHasLogitOptions) {
-      ProductsToLogits(scores_, arguments_.params, tile(), first_row, first_key);
-    }
+    const int first_key = block_ * kTileKeys + FirstColumn();
+    const int first_row = FirstRow();
+    const int position = tile().position;
+    const bool is_before = position + consumer_ * Traits::kGroupRows >= (block_ + 1) * kTileKeys;
+    logits_.Finish(scores_, position + first_row - first_key, is_before);
     if (kIsPlain || (block_ < full_end_ && block_ >= full_begin_)) return;
     const RowKeys keys[2] = {KeysOfRow(arguments_.schedule, tile(), first_row),
                              KeysOfRow(arguments_.schedule, tile(), first_row + 8)};
@@ -323,13 +339,10 @@ class GroupAttention {
     for (int i = 0; i < Traits::kValueHeadDim / 2; ++i) output_[i] = 0;
   }
 
-  // Of the tile that the output is of.
-  __device__ __forceinline__ PrefillEpilogue<Traits> Epilogue() const {
+  __device__ __forceinline__ void FinishRows(const SoftmaxRows& rows) {
     const int row = consumer_ * Traits::kGroupRows + warp() * 16;
-    return {arguments_, shared_.tiles[last_buffer_], WarpRows(last_buffer_), consumer_, row};
-  }
-  __device__ __forceinline__ void StoreRows(const FinishedRows& finished) {
-    Epilogue().Run(finished, softmax_.log2_scale(), output_, BarrierAt(shared_.output_full, last_buffer_));
+    const PrefillEpilogue<Traits> epilogue(arguments_, shared_.tiles[last_buffer_], WarpRows(last_buffer_), consumer_, row);
+    epilogue.Run(rows, softmax_.log2_scale(), output_, BarrierAt(shared_.output_full, last_buffer_));
   }
 
   static constexpr int kTailBarrier = 1 + Traits::kConsumers;  // the first behind those of the turns
@@ -338,6 +351,7 @@ class GroupAttention {
   Shared& shared_;
   const int consumer_;
   const WarpgroupTurns<Traits::kConsumers> turns_;
+  BlockLogits<Traits> logits_;
   Softmax softmax_;
   const WgmmaOperand query_operand_, key_operand_, value_operand_;
 

@@ -9,6 +9,15 @@
 
 namespace ridgeline::kernels::attention {
 
+// What turns products into logits, besides a positive scale: attention.h has the formula. One instantiation each.
+enum class LogitOption {
+  kNone,
+  kSoftCap,
+  kAlibi,
+  kAny,  // all there are, looked up at run time: the bias, several at once, any scale
+};
+inline constexpr int kNumLogitOptions = 4;
+
 // Tiles of one build. README.md, "Sizes", has what chose them.
 struct PrefillShape {
   int head_dim;               // columns of queries and keys, as padded with zeros
@@ -19,9 +28,16 @@ struct PrefillShape {
   int query_buffers;          // tiles whose queries, or outputs, lie in shared memory at once
   int early_weights = 0;      // of a thread's, computed while P·V of the block before still runs; even
   bool begins_early = false;  // a tile's first weights are computed while the last P·V of the one before runs
-  int option_tile_keys = 0;   // keys of a block where options change logits, whose code needs registers; 0: tile_keys
+  int any_tile_keys = 64;     // keys of a block for LogitOption::kAny: a bias on its way needs registers
+  int any_early_weights = 0;  // likewise early_weights
+  int cap_early_weights = 0;  // likewise for a soft cap; 0: early_weights
 
   constexpr int TileRows() const { return 64 * consumers; }
+  constexpr int TileKeys(LogitOption option) const { return option == LogitOption::kAny ? any_tile_keys : tile_keys; }
+  constexpr int EarlyWeights(LogitOption option) const {
+    if (option == LogitOption::kAny) return any_early_weights;
+    return option == LogitOption::kSoftCap && cap_early_weights > 0 ? cap_early_weights : early_weights;
+  }
 };
 
 inline constexpr PrefillShape kPrefillShapes[] = {
@@ -31,14 +47,14 @@ inline constexpr PrefillShape kPrefillShapes[] = {
      .consumers = 3,
      .stages = 6,
      .query_buffers = 3,
-     .option_tile_keys = 64},
+     .any_tile_keys = 32},
     {.head_dim = 64,
      .value_head_dim = 64,
      .tile_keys = 64,
      .consumers = 4,
      .stages = 8,
      .query_buffers = 3,
-     .option_tile_keys = 32},
+     .any_tile_keys = 32},
     {.head_dim = 64,
      .value_head_dim = 64,
      .tile_keys = 128,
@@ -84,7 +100,9 @@ inline constexpr PrefillShape kPrefillShapes[] = {
      .stages = 4,
      .query_buffers = 1,
      .early_weights = 8,
-     .option_tile_keys = 64},
+     .any_tile_keys = 32,
+     .any_early_weights = 8,
+     .cap_early_weights = 16},
 };
 inline constexpr int kNumPrefillShapes = static_cast<int>(std::size(kPrefillShapes));
 
@@ -94,7 +112,7 @@ constexpr int CopyKeys(const AttentionShape& shape, int tile_keys) {
 }
 
 // By what they are for.
-inline constexpr int kPrefill64Long = 0, kPrefill64 = 1, kPrefill64Small = 2, kPrefill96 = 3, kPrefill128 = 4,
+inline constexpr int kPrefill64Long = 0, kPrefill64Short = 1, kPrefill64ShortCausal = 2, kPrefill96 = 3, kPrefill128 = 4,
                      kPrefill192To128 = 5, kPrefill192 = 6, kPrefill256 = 7;
 
 }  // namespace ridgeline::kernels::attention

@@ -42,21 +42,24 @@ struct alignas(16) GroupWalk {
   int has_few_keys;          // 1: some row sees so few keys that one of them may outweigh the others
 };
 
-template <typename Elem, int kShapeIdx, bool kHasLogitOptions_>
+template <typename Elem, int kShapeIdx, LogitOption kLogitOption_>
 struct PrefillTraits {
   using T = Elem;
   static constexpr PrefillShape kShape = kPrefillShapes[kShapeIdx];
-  static constexpr bool kHasLogitOptions = kHasLogitOptions_;
+  static constexpr LogitOption kLogitOption = kLogitOption_;
+  static constexpr bool kHasLogitOptions = kLogitOption != LogitOption::kNone;
   static constexpr int kHeadDim = kShape.head_dim;
   static constexpr int kValueHeadDim = kShape.value_head_dim;
   static constexpr int kTileRows = kShape.TileRows();
-  static constexpr int kTileKeys = kHasLogitOptions && kShape.option_tile_keys > 0 ? kShape.option_tile_keys : kShape.tile_keys;
+  static constexpr int kTileKeys = kShape.TileKeys(kLogitOption);
   static constexpr int kConsumers = kShape.consumers;
   static constexpr int kStages = kShape.stages;
   static constexpr int kQueryBuffers = kShape.query_buffers;
   // Weights computed early need registers too.
-  static constexpr int kEarlyWeights = kHasLogitOptions ? 0 : kShape.early_weights;
-  static constexpr bool kBeginsEarly = kShape.begins_early && !kHasLogitOptions;
+  static constexpr int kEarlyWeights = kShape.EarlyWeights(kLogitOption);
+  static constexpr bool kBeginsEarly = kShape.begins_early && kLogitOption != LogitOption::kAny;
+  // Whether steps whose block no mask cuts have code of their own.
+  static constexpr bool kHasPlainSteps = !kHasLogitOptions || (kQueryBuffers > 1 && kConsumers < 4);
   // With one buffer for queries, the next tile's can only come when this one's output has gone.
   static constexpr bool kOverlapsTiles = kQueryBuffers > 1;
   // A row's largest weight is 1 if its first block is weighed by its maximum, and not rounded: more exact where many keys weigh
@@ -127,6 +130,15 @@ __device__ __forceinline__ std::uint32_t RowChunkAddress(std::uint32_t rows, int
 __device__ __forceinline__ std::uint32_t ComputedHere(std::uint32_t address) {
   asm volatile("" : "+r"(address));
   return address;
+}
+
+// This thread's lane. With options likewise: their code leaves no registers for what a tile's end derives from it.
+template <typename Traits>
+__device__ __forceinline__ int LaneHere() {
+  if constexpr (!Traits::kHasLogitOptions) return static_cast<int>(threadIdx.x) % 32;
+  int lane;
+  asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return lane;
 }
 
 // A number that is the same in all lanes of a warp, so that the compiler knows it too: what depends on it then goes to uniform

@@ -12,7 +12,10 @@ import sys
 
 TYPES = ("half", "bfloat16")
 SHAPES = 8  # kNumPrefillShapes
-ENTRY = re.compile(r"Compiling entry function '\S*PrefillKernel\S*PrefillTraitsI\d+\D*?(half|bfloat16)Li(\d+)ELb([01])")
+OPTIONS = 4  # kNumLogitOptions
+ENTRY = re.compile(
+    r"Compiling entry function '\S*PrefillKernel\S*PrefillTraitsI\d+\D*?(half|bfloat16)Li(\d+)EL\w*LogitOptionE(\d)E"
+)
 SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 SERIALIZED = re.compile(r"C75\d\d")
 
@@ -30,14 +33,14 @@ def problems_of(messages: str, seen: set[tuple[str, int, int]]) -> list[str]:
         elif instantiation is not None and (spills := SPILLS.search(line)):
             seen.add(instantiation)
             if spills[0] != "0 bytes spill stores, 0 bytes spill loads":
-                problems.append(f"type {instantiation[0]}, shape {instantiation[1]}, options {instantiation[2]}: {spills[0]}")
+                problems.append(f"type {instantiation[0]}, shape {instantiation[1]}, option {instantiation[2]}: {spills[0]}")
             instantiation = None
     return problems
 
 
 def check_reader() -> None:
     """The reader itself, on a table that has one of each fault."""
-    name = "_ZN13PrefillKernelINS1_13PrefillTraitsI13__nv_bfloat16Li4ELb1EEEEEvNS1_16PrefillArgumentsE"
+    name = "_ZN13PrefillKernelINS1_13PrefillTraitsI13__nv_bfloat16Li4ELNS1_11LogitOptionE1EEEEEvNS1_16PrefillArgumentsE"
     table = f"""
 ptxas info    : (C7514) Potential Performance Loss: wgmma.mma_async instructions are serialized in the function '{name}'
 ptxas info    : Compiling entry function '{name}' for 'sm_90a'
@@ -58,7 +61,7 @@ def main() -> int:
     problems = []
     for name in sys.argv[1:]:
         problems += problems_of(pathlib.Path(f"{name}.messages").read_text(), seen)
-    wanted = {(type_name, shape, options) for type_name in TYPES for shape in range(SHAPES) for options in (0, 1)}
+    wanted = {(type_name, shape, option) for type_name in TYPES for shape in range(SHAPES) for option in range(OPTIONS)}
     problems += [f"not in the table: {missing}" for missing in sorted(wanted - seen)]
     print("\n".join(problems) if problems else f"{len(seen)} instantiations, none spills")
     return 1 if problems else 0

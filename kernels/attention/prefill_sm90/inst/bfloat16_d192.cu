@@ -2,15 +2,7 @@
 
 namespace ridgeline::kernels::attention {
 
-template cudaError_t LaunchPrefillKernel<__nv_bfloat16, kPrefill192To128, false>(const AttentionPlan& plan,
-                                                                                 const AttentionParams& params,
-                                                                                 cudaStream_t stream);
-template cudaError_t LaunchPrefillKernel<__nv_bfloat16, kPrefill192To128, true>(const AttentionPlan& plan,
-                                                                                const AttentionParams& params,
-                                                                                cudaStream_t stream);
-template cudaError_t LaunchPrefillKernel<__nv_bfloat16, kPrefill192, false>(const AttentionPlan& plan,
-                                                                            const AttentionParams& params, cudaStream_t stream);
-template cudaError_t LaunchPrefillKernel<__nv_bfloat16, kPrefill192, true>(const AttentionPlan& plan,
-                                                                           const AttentionParams& params, cudaStream_t stream);
+RIDGELINE_INSTANTIATE_PREFILL(__nv_bfloat16, kPrefill192To128)
+RIDGELINE_INSTANTIATE_PREFILL(__nv_bfloat16, kPrefill192)
 
 }  // namespace ridgeline::kernels::attention

@@ -2,9 +2,6 @@
 
 namespace ridgeline::kernels::attention {
 
-template cudaError_t LaunchPrefillKernel<__nv_bfloat16, kPrefill256, false>(const AttentionPlan& plan,
-                                                                            const AttentionParams& params, cudaStream_t stream);
-template cudaError_t LaunchPrefillKernel<__nv_bfloat16, kPrefill256, true>(const AttentionPlan& plan,
-                                                                           const AttentionParams& params, cudaStream_t stream);
+RIDGELINE_INSTANTIATE_PREFILL(__nv_bfloat16, kPrefill256)
 
 }  // namespace ridgeline::kernels::attention

@@ -2,21 +2,8 @@
 
 namespace ridgeline::kernels::attention {
 
-template cudaError_t LaunchPrefillKernel<__nv_bfloat16, kPrefill64Long, false>(const AttentionPlan& plan,
-                                                                               const AttentionParams& params,
-                                                                               cudaStream_t stream);
-template cudaError_t LaunchPrefillKernel<__nv_bfloat16, kPrefill64Long, true>(const AttentionPlan& plan,
-                                                                              const AttentionParams& params,
-                                                                              cudaStream_t stream);
-template cudaError_t LaunchPrefillKernel<__nv_bfloat16, kPrefill64, false>(const AttentionPlan& plan,
-                                                                           const AttentionParams& params, cudaStream_t stream);
-template cudaError_t LaunchPrefillKernel<__nv_bfloat16, kPrefill64, true>(const AttentionPlan& plan,
-                                                                          const AttentionParams& params, cudaStream_t stream);
-template cudaError_t LaunchPrefillKernel<__nv_bfloat16, kPrefill64Small, false>(const AttentionPlan& plan,
-                                                                                const AttentionParams& params,
-                                                                                cudaStream_t stream);
-template cudaError_t LaunchPrefillKernel<__nv_bfloat16, kPrefill64Small, true>(const AttentionPlan& plan,
-                                                                               const AttentionParams& params,
-                                                                               cudaStream_t stream);
+RIDGELINE_INSTANTIATE_PREFILL(__nv_bfloat16, kPrefill64Long)
+RIDGELINE_INSTANTIATE_PREFILL(__nv_bfloat16, kPrefill64Short)
+RIDGELINE_INSTANTIATE_PREFILL(__nv_bfloat16, kPrefill64ShortCausal)
 
 }  // namespace ridgeline::kernels::attention

@@ -2,13 +2,7 @@
 
 namespace ridgeline::kernels::attention {
 
-template cudaError_t LaunchPrefillKernel<__half, kPrefill192To128, false>(const AttentionPlan& plan,
-                                                                          const AttentionParams& params, cudaStream_t stream);
-template cudaError_t LaunchPrefillKernel<__half, kPrefill192To128, true>(const AttentionPlan& plan,
-                                                                         const AttentionParams& params, cudaStream_t stream);
-template cudaError_t LaunchPrefillKernel<__half, kPrefill192, false>(const AttentionPlan& plan, const AttentionParams& params,
-                                                                     cudaStream_t stream);
-template cudaError_t LaunchPrefillKernel<__half, kPrefill192, true>(const AttentionPlan& plan, const AttentionParams& params,
-                                                                    cudaStream_t stream);
+RIDGELINE_INSTANTIATE_PREFILL(__half, kPrefill192To128)
+RIDGELINE_INSTANTIATE_PREFILL(__half, kPrefill192)
 
 }  // namespace ridgeline::kernels::attention

@@ -2,17 +2,8 @@
 
 namespace ridgeline::kernels::attention {
 
-template cudaError_t LaunchPrefillKernel<__half, kPrefill64Long, false>(const AttentionPlan& plan,
-                                                                        const AttentionParams& params, cudaStream_t stream);
-template cudaError_t LaunchPrefillKernel<__half, kPrefill64Long, true>(const AttentionPlan& plan, const AttentionParams& params,
-                                                                       cudaStream_t stream);
-template cudaError_t LaunchPrefillKernel<__half, kPrefill64, false>(const AttentionPlan& plan, const AttentionParams& params,
-                                                                    cudaStream_t stream);
-template cudaError_t LaunchPrefillKernel<__half, kPrefill64, true>(const AttentionPlan& plan, const AttentionParams& params,
-                                                                   cudaStream_t stream);
-template cudaError_t LaunchPrefillKernel<__half, kPrefill64Small, false>(const AttentionPlan& plan,
-                                                                         const AttentionParams& params, cudaStream_t stream);
-template cudaError_t LaunchPrefillKernel<__half, kPrefill64Small, true>(const AttentionPlan& plan,
-                                                                        const AttentionParams& params, cudaStream_t stream);
+RIDGELINE_INSTANTIATE_PREFILL(__half, kPrefill64Long)
+RIDGELINE_INSTANTIATE_PREFILL(__half, kPrefill64Short)
+RIDGELINE_INSTANTIATE_PREFILL(__half, kPrefill64ShortCausal)
 
 }  // namespace ridgeline::kernels::attention

@@ -2,9 +2,6 @@
 
 namespace ridgeline::kernels::attention {
 
-template cudaError_t LaunchPrefillKernel<__half, kPrefill96, false>(const AttentionPlan& plan, const AttentionParams& params,
-                                                                    cudaStream_t stream);
-template cudaError_t LaunchPrefillKernel<__half, kPrefill96, true>(const AttentionPlan& plan, const AttentionParams& params,
-                                                                   cudaStream_t stream);
+RIDGELINE_INSTANTIATE_PREFILL(__half, kPrefill96)
 
 }  // namespace ridgeline::kernels::attention
