@@ -26,16 +26,23 @@ class RingLoader {
  public:
   __device__ RingLoader(const PrefillArguments& arguments, Shared& shared) : arguments_(arguments), shared_(shared) {}
 
-  // By a whole warp: where keys lie in pages, each lane looks some up.
+  // By a whole warp: where a block lies in many pieces, each lane loads one.
   __device__ __forceinline__ void Run() {
-    if (arguments_.params.block_table != nullptr) {
-      Walk</*kIsPaged=*/true>();
-    } else if (lane() == 0) {
-      Walk</*kIsPaged=*/false>();
+    if (arguments_.params.block_table == nullptr) {
+      if (lane() == 0) Walk<kDense>();
+    } else if (Pieces() == 1) {
+      if (lane() == 0) Walk<1>();
+    } else if (Pieces() == 2) {
+      if (lane() == 0) Walk<2>();
+    } else {
+      Walk<kManyPieces>();
     }
   }
 
  private:
+  // In how many pages a block lies at most, in place of 1 or 2.
+  static constexpr int kDense = 0, kManyPieces = -1;
+
   // Blocks of a tile that are still to be loaded, from the last down.
   struct Blocks {
     int next = 0;
@@ -47,20 +54,20 @@ class RingLoader {
 
   __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
 
-  template <bool kIsPaged>
+  template <int kPieces>
   __device__ __forceinline__ void Walk() {
     RingPlace<Traits::kQueryBuffers> buffer;
     Blocks keys, values;  // values are those of the keys before
     for (bool has_more = true; has_more || values.left > 0;) {
       if (keys.left == 0 && has_more && (Traits::kOverlapsTiles || values.left == 0)) {
         has_more = NextTile(buffer, keys);
-        if constexpr (kIsPaged) {
+        if constexpr (kPieces == kManyPieces) {
           if (has_more) BeginPages(keys);
         }
       }
       if (has_more) WantNext(keys);
-      if (keys.left > 0) Load<kIsPaged, /*kIsValue=*/false>(keys);
-      if (values.left > 0) Load<kIsPaged, /*kIsValue=*/true>(values);
+      if (keys.left > 0) Load<kPieces, /*kIsValue=*/false>(keys);
+      if (values.left > 0) Load<kPieces, /*kIsValue=*/true>(values);
       values = keys;
       value_page_ = key_page_;
       if (keys.left > 0) {
@@ -70,12 +77,14 @@ class RingLoader {
     }
   }
 
-  template <bool kIsPaged, bool kIsValue>
+  template <int kPieces, bool kIsValue>
   __device__ __forceinline__ void Load(const Blocks& blocks) {
-    if constexpr (kIsPaged) {
-      LoadPages<kIsValue>(blocks);
-    } else {
+    if constexpr (kPieces == kDense) {
       LoadDense<kIsValue>(blocks);
+    } else if constexpr (kPieces == kManyPieces) {
+      LoadManyPieces<kIsValue>(blocks);
+    } else {
+      LoadPieces<kPieces, kIsValue>(blocks);
     }
     stage_.Advance();
   }
@@ -130,10 +139,53 @@ class RingLoader {
 
   // ---- Pages ----
   //
-  // A block's keys lie in pieces, each within one page. Lanes look the pages of a window of whole blocks up at once, as many as
-  // there are lanes for, and those of the window before (the walk goes down) while they use them.
+  // A block's keys lie in pieces, each within one page. Pieces that have no key of the sequence are not loaded: consumers look
+  // at no row beyond the last key.
 
   __device__ __forceinline__ int Pieces() const { return kTileKeys / arguments_.schedule.copy_keys; }
+
+  // Of the pieces of a block, those that have a key of the sequence.
+  __device__ __forceinline__ int PiecesOf(const Blocks& blocks, int copy_keys) const {
+    const int num_keys = max(min(blocks.key_tokens - blocks.next * kTileKeys, kTileKeys), 0);
+    return (num_keys + copy_keys - 1) / copy_keys;
+  }
+  __device__ __forceinline__ int TokenInPage(int key) const {
+    const FastDivision& page_tokens = arguments_.schedule.page_tokens;
+    const auto token = static_cast<std::uint32_t>(key);
+    return static_cast<int>(token - page_tokens.Quotient(token) * page_tokens.divisor());
+  }
+  __device__ __forceinline__ int PageOf(const Blocks& blocks, int key) const {
+    const std::uint32_t page = arguments_.schedule.page_tokens.Quotient(static_cast<std::uint32_t>(key));
+    return arguments_.params.block_table[blocks.key_begin + page];
+  }
+
+  // ---- One or two pieces: one lane does it all ----
+
+  // Everything is known before the stage is free: with so few stages each instruction after that shows.
+  template <int kPieces, bool kIsValue>
+  __device__ __forceinline__ void LoadPieces(const Blocks& blocks) {
+    constexpr int kCopyKeys = kTileKeys / kPieces;
+    const int num_pieces = PiecesOf(blocks, kCopyKeys), first_key = blocks.next * kTileKeys;
+    int pages[kPieces], tokens[kPieces];
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      const int key = first_key + i * kCopyKeys;
+      pages[i] = i < num_pieces ? PageOf(blocks, key) : 0;
+      tokens[i] = TokenInPage(key);
+      asm volatile("" : "+r"(tokens[i]));
+    }
+    const std::uint32_t full = BarrierAt(shared_.ring_full, stage_.idx);
+    MBarrierWait(BarrierAt(shared_.ring_empty, stage_.idx), stage_.parity ^ 1);
+    MBarrierArriveExpecting(full, num_pieces * kCopyKeys * kChunks<kIsValue> * Traits::kRowBytes);
+#pragma unroll
+    for (int i = 0; i < kPieces; ++i) {
+      if (i < num_pieces) LoadRows<kIsValue>(full, i * kCopyKeys, blocks.kv_head, tokens[i], pages[i]);
+    }
+  }
+
+  // ---- More: lanes look the pages of a window of whole blocks up at once, as many as there are lanes for, and those of the
+  // window before (the walk goes down) while they use them ----
+
   __device__ __forceinline__ int WindowBlocks() const { return 32 / Pieces(); }
 
   __device__ __forceinline__ void BeginPages(const Blocks& keys) {
@@ -149,8 +201,7 @@ class RingLoader {
     const int piece = window * WindowBlocks() * Pieces() + lane();
     const int key = piece * arguments_.schedule.copy_keys;
     if (window < 0 || lane() >= WindowBlocks() * Pieces() || key >= keys.key_tokens) return 0;
-    const std::uint32_t page_of_sequence = arguments_.schedule.page_tokens.Quotient(static_cast<std::uint32_t>(key));
-    return arguments_.params.block_table[keys.key_begin + page_of_sequence];
+    return PageOf(keys, key);
   }
 
   // The page of this lane's piece of the next block.
@@ -164,20 +215,14 @@ class RingLoader {
     return __shfl_sync(kAllLanes, pages_, window_block_-- * Pieces() + lane());
   }
 
-  // By a whole warp, each lane its piece. Pieces that have no key of the sequence are not loaded: consumers look at no row
-  // beyond the last key.
+  // By a whole warp, each lane its piece. Keys and, a step later, their values lie in the same pages.
   template <bool kIsValue>
-  __device__ __forceinline__ void LoadPages(const Blocks& blocks) {
-    const PrefillSchedule& schedule = arguments_.schedule;
-    const int copy_keys = schedule.copy_keys;
-    // Keys and, a step later, their values lie in the same pages.
+  __device__ __forceinline__ void LoadManyPieces(const Blocks& blocks) {
     if constexpr (!kIsValue) key_page_ = NextPage(blocks);
     const int page = kIsValue ? value_page_ : key_page_;
-    const int first_key = blocks.next * kTileKeys, first_row = lane() * copy_keys;
-    const int num_keys = max(min(blocks.key_tokens - first_key, kTileKeys), 0);
-    const int num_pieces = (num_keys + copy_keys - 1) / copy_keys;
-    const auto key = static_cast<std::uint32_t>(first_key + first_row);
-    const auto token = static_cast<int>(key - schedule.page_tokens.Quotient(key) * schedule.page_tokens.divisor());
+    const int copy_keys = arguments_.schedule.copy_keys, num_pieces = PiecesOf(blocks, copy_keys),
+              first_row = lane() * copy_keys;
+    const int token = TokenInPage(blocks.next * kTileKeys + first_row);
     const std::uint32_t full = BarrierAt(shared_.ring_full, stage_.idx);
     MBarrierWait(BarrierAt(shared_.ring_empty, stage_.idx), stage_.parity ^ 1);
     if (lane() == 0) MBarrierArriveExpecting(full, num_pieces * copy_keys * kChunks<kIsValue> * Traits::kRowBytes);

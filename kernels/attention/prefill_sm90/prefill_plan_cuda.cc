@@ -17,8 +17,10 @@ namespace {
 constexpr int kHopper = 90;
 // The copy engine's boxes begin at multiples of eight rows of shared memory, where the swizzle repeats.
 constexpr int kLeastCopyKeys = 8;
-// Up to so many query tokens head_dim 64 has tiles of its own: README.md, "Sizes".
-constexpr std::int64_t kShortTokens = 1024;
+// Of tiles for head_dim 64: query tokens up to which they are not the long ones, and rows that are far less than others.
+// README.md, "Sizes", has what chose them.
+constexpr std::int64_t kLongTokens = 4096;
+constexpr double kFarLess = 0.8;
 // With fewer tiles a head, long and short ones are mixed, in all groups of heads but the last.
 constexpr int kManyTiles = 16;
 // Keys and values of the heads that are computed together, in bytes: what stays in an L2 cache of 50 MB.
@@ -54,18 +56,6 @@ std::int64_t KeyEnd(const AttentionShape& shape, const Sequence* sequences) {
   return End(shape, sequences, &Sequence::key_begin, &Sequence::key_tokens);
 }
 
-int ChooseShape(const AttentionShape& shape, const Sequence* sequences) {
-  const std::int64_t columns = std::max(shape.head_dim, shape.value_head_dim);
-  if (columns <= 64) {
-    if (MostQueryTokens(shape, sequences) > kShortTokens) return kPrefill64Long;
-    return shape.window_right == 0 ? kPrefill64ShortCausal : kPrefill64Short;
-  }
-  if (columns <= 96) return kPrefill96;
-  if (columns <= 128) return kPrefill128;
-  if (columns <= 192) return shape.value_head_dim <= 128 ? kPrefill192To128 : kPrefill192;
-  return kPrefill256;
-}
-
 // Of one head, over all sequences.
 std::int64_t TilesOfHead(const AttentionShape& shape, const Sequence* sequences, int tile_rows) {
   std::int64_t tiles = 0;
@@ -73,6 +63,25 @@ std::int64_t TilesOfHead(const AttentionShape& shape, const Sequence* sequences,
     tiles = SaturatingAdd(tiles, CeilDivide(sequences[i].query_tokens, tile_rows));
   }
   return tiles;
+}
+
+// Tiles of 256 rows and of 128: the smaller ones where the larger would be filled far less, or leave multiprocessors idle.
+int ChooseShapeOf64(const AttentionShape& shape, const Sequence* sequences, const CudaLimits& limits) {
+  if (MostQueryTokens(shape, sequences) > kLongTokens) return kPrefill64Long;
+  const int large_rows = kPrefillShapes[kPrefill64].TileRows(), small_rows = kPrefillShapes[kPrefill64Small].TileRows();
+  const auto large_tiles = static_cast<double>(TilesOfHead(shape, sequences, large_rows));
+  const auto small_tiles = static_cast<double>(TilesOfHead(shape, sequences, small_rows));
+  const bool is_idle = large_tiles * static_cast<double>(shape.query_heads) < limits.num_sms;
+  return is_idle || small_tiles * small_rows < kFarLess * large_tiles * large_rows ? kPrefill64Small : kPrefill64;
+}
+
+int ChooseShape(const AttentionShape& shape, const Sequence* sequences, const CudaLimits& limits) {
+  const std::int64_t columns = std::max(shape.head_dim, shape.value_head_dim);
+  if (columns <= 64) return ChooseShapeOf64(shape, sequences, limits);
+  if (columns <= 96) return kPrefill96;
+  if (columns <= 128) return kPrefill128;
+  if (columns <= 192) return shape.value_head_dim <= 128 ? kPrefill192To128 : kPrefill192;
+  return kPrefill256;
 }
 
 Sequence Difference(const Sequence& a, const Sequence& b) {
@@ -124,7 +133,7 @@ std::string WhyNotPrefill(const AttentionShape& shape, const Sequence* sequences
   if (MostQueryTokens(shape, sequences) < kLeastQueryTokens) return "fewer than 128 query tokens in every sequence";
   if (!shape.IsPaged() && KeyEnd(shape, sequences) > kMaxIntTokens) return "too many key tokens in the batch";
   if (!shape.IsPaged() && KeyEnd(shape, sequences) == 0) return "no key tokens";
-  const PrefillShape& tile = kPrefillShapes[ChooseShape(shape, sequences)];
+  const PrefillShape& tile = kPrefillShapes[ChooseShape(shape, sequences, limits)];
   if (CopyKeys(shape, tile.tile_keys) < kLeastCopyKeys) return "pages whose tokens are no multiple of 8";
   if (SaturatingMultiply({TilesOfHead(shape, sequences, tile.TileRows()), shape.query_heads}) > kMaxIntTokens) {
     return "too many tiles";
@@ -133,7 +142,7 @@ std::string WhyNotPrefill(const AttentionShape& shape, const Sequence* sequences
 }
 
 bool PrefersPrefill(const AttentionShape& shape, const Sequence* sequences, const CudaLimits& limits) {
-  const int tile_rows = kPrefillShapes[ChooseShape(shape, sequences)].TileRows();
+  const int tile_rows = kPrefillShapes[ChooseShape(shape, sequences, limits)].TileRows();
   std::int64_t rows = 0, most_keys = 0;
   for (std::int64_t i = 0; i < shape.num_sequences; ++i) {
     rows += sequences[i].query_tokens;
@@ -146,7 +155,7 @@ bool PrefersPrefill(const AttentionShape& shape, const Sequence* sequences, cons
 
 void PlanPrefillOnCuda(const AttentionShape& shape, const Sequence* sequences, const CudaLimits& limits, AttentionPlan& plan) {
   PrefillSchedule& schedule = plan.prefill;
-  schedule.shape_idx = ChooseShape(shape, sequences);
+  schedule.shape_idx = ChooseShape(shape, sequences, limits);
   const PrefillShape& tile = kPrefillShapes[schedule.shape_idx];
   schedule.num_tiles = static_cast<int>(TilesOfHead(shape, sequences, tile.TileRows()) * shape.query_heads);
   schedule.num_blocks = std::min(schedule.num_tiles, limits.num_sms);

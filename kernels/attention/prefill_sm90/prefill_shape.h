@@ -112,7 +112,7 @@ constexpr int CopyKeys(const AttentionShape& shape, int tile_keys) {
 }
 
 // By what they are for.
-inline constexpr int kPrefill64Long = 0, kPrefill64Short = 1, kPrefill64ShortCausal = 2, kPrefill96 = 3, kPrefill128 = 4,
+inline constexpr int kPrefill64Long = 0, kPrefill64 = 1, kPrefill64Small = 2, kPrefill96 = 3, kPrefill128 = 4,
                      kPrefill192To128 = 5, kPrefill192 = 6, kPrefill256 = 7;
 
 }  // namespace ridgeline::kernels::attention

@@ -19,8 +19,7 @@
 namespace ridgeline::kernels::attention {
 
 // A row begins with the reference kFirstReference (in powers of two), which stands if the sum of its first block is in
-// [kLeastFirstSum, kMostSum]; later blocks are good if no thread's part of their sum is above kMostSum. Where a block is done
-// again, the reference is put kHeadroom (in powers of two) above its maximum, so that logits may go on growing for a while.
+// [kLeastFirstSum, kMostSum]; later blocks are good if no thread's part of their sum is above kMostSum.
 template <typename T>
 struct WeightRange;
 
@@ -30,7 +29,6 @@ struct WeightRange<__nv_bfloat16> {
   static constexpr float kFirstReference = 0;
   static constexpr float kLeastFirstSum = 0x1p-30f;
   static constexpr float kMostSum = 0x1p30f;
-  static constexpr float kHeadroom = 60;
 };
 
 // float16 ends at 65504, and below 2^-14 it has fewer bits: what is lost there is at most 2^-25 a key, no more than standard
@@ -40,7 +38,6 @@ struct WeightRange<__half> {
   static constexpr float kFirstReference = -6;
   static constexpr float kLeastFirstSum = 1;
   static constexpr float kMostSum = 65504;
-  static constexpr float kHeadroom = 0;
 };
 
 // What a thread's two rows have come to.
@@ -101,7 +98,7 @@ class SpeculativeSoftmax {
     row_[0].maximum = row_[1].maximum = -INFINITY;
     sum_[0] = sum_[1] = 0;
     float factor[2];
-    WeighByMaximum(scores, weights, takes_maximum ? 0 : Headroom(), factor);
+    WeighByMaximum(scores, weights, factor);
     prefers_maximum_ = is_far_;
   }
 
@@ -138,7 +135,7 @@ class SpeculativeSoftmax {
   // with `factor`.
   __device__ __forceinline__ void RedoBlock(Scores& scores, Weights& weights, int num_blocks, float (&factor)[2]) {
     ++num_redone_;
-    WeighByMaximum(scores, weights, Headroom(), factor);
+    WeighByMaximum(scores, weights, factor);
     prefers_maximum_ = is_far_ || 2 * num_redone_ > num_blocks + kFewBlocks;
   }
 
@@ -148,9 +145,6 @@ class SpeculativeSoftmax {
  private:
   // A tile takes maxima at once when more than half of its blocks were done twice, and more than so few.
   static constexpr int kFewBlocks = 4;
-
-  // By how much references are put above a maximum, before the scale.
-  __device__ __forceinline__ float Headroom() const { return Range::kHeadroom == 0 ? 0.0f : Range::kHeadroom / log2_scale_; }
 
   // NaN is not.
   __device__ static __forceinline__ bool IsGoodFirst(float row_sum) {
@@ -185,15 +179,15 @@ class SpeculativeSoftmax {
 
   // The classic online softmax: maxima first, then weights that refer to them. Where a maximum is so far from 0 that its
   // product with the scale would be too coarse, scores become distances from it.
-  __device__ __forceinline__ void WeighByMaximum(Scores& scores, Weights& weights, float headroom, float (&factor)[2]) {
+  __device__ __forceinline__ void WeighByMaximum(Scores& scores, Weights& weights, float (&factor)[2]) {
     float maximum[2] = {fmaxf(scores[0], scores[1]), fmaxf(scores[2], scores[3])};
 #pragma unroll
     for (int i = 4; i < kKeys / 2; i += 4) {
       maximum[0] = fmaxf(maximum[0], fmaxf(scores[i], scores[i + 1]));
       maximum[1] = fmaxf(maximum[1], fmaxf(scores[i + 2], scores[i + 3]));
     }
-    maximum[0] = fmaxf(RowMaximum(maximum[0]) + headroom, row_[0].maximum);
-    maximum[1] = fmaxf(RowMaximum(maximum[1]) + headroom, row_[1].maximum);
+    maximum[0] = fmaxf(RowMaximum(maximum[0]), row_[0].maximum);
+    maximum[1] = fmaxf(RowMaximum(maximum[1]), row_[1].maximum);
     const bool was_far = is_far_;
     is_far_ =
         __any_sync(kAllLanes, RunningSoftmax::IsFar(maximum[0], log2_scale_) || RunningSoftmax::IsFar(maximum[1], log2_scale_));

@@ -160,6 +160,16 @@ TEST(PrefillPlanTest, EveryTileIsComputedOnce) {
   }
 }
 
+TEST(PrefillPlanTest, HeadDim64HasSmallTilesForFewRows) {
+  EXPECT_EQ(Dense(4, 8192, 8192, 32, 32, 64).Plan().query_block, 192);
+  EXPECT_EQ(Dense(32, 512, 512, 32, 32, 64).Plan().query_block, 256);
+  EXPECT_EQ(Dense(32, 700, 700, 32, 32, 64).Plan().query_block, 256);
+  EXPECT_EQ(Dense(32, 129, 129, 32, 32, 64).Plan().query_block, 256) << "either kind is half empty";
+  EXPECT_EQ(Dense(32, 128, 128, 32, 32, 64).Plan().query_block, 128);
+  EXPECT_EQ(Dense(32, 384, 384, 32, 32, 64).Plan().query_block, 128);
+  EXPECT_EQ(Dense(1, 1024, 1024, 16, 16, 64).Plan().query_block, 128) << "64 large tiles for 132 multiprocessors";
+}
+
 // So that blocks of a launch end together.
 TEST(PrefillPlanTest, ShortTilesComeLast) {
   for (const std::int64_t tokens : {512, 1024, 4096}) {

@@ -3,7 +3,7 @@
 namespace ridgeline::kernels::attention {
 
 RIDGELINE_INSTANTIATE_PREFILL(__nv_bfloat16, kPrefill64Long)
-RIDGELINE_INSTANTIATE_PREFILL(__nv_bfloat16, kPrefill64Short)
-RIDGELINE_INSTANTIATE_PREFILL(__nv_bfloat16, kPrefill64ShortCausal)
+RIDGELINE_INSTANTIATE_PREFILL(__nv_bfloat16, kPrefill64)
+RIDGELINE_INSTANTIATE_PREFILL(__nv_bfloat16, kPrefill64Small)
 
 }  // namespace ridgeline::kernels::attention

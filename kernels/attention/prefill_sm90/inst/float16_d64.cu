@@ -3,7 +3,7 @@
 namespace ridgeline::kernels::attention {
 
 RIDGELINE_INSTANTIATE_PREFILL(__half, kPrefill64Long)
-RIDGELINE_INSTANTIATE_PREFILL(__half, kPrefill64Short)
-RIDGELINE_INSTANTIATE_PREFILL(__half, kPrefill64ShortCausal)
+RIDGELINE_INSTANTIATE_PREFILL(__half, kPrefill64)
+RIDGELINE_INSTANTIATE_PREFILL(__half, kPrefill64Small)
 
 }  // namespace ridgeline::kernels::attention
