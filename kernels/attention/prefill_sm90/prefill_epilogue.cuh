@@ -24,6 +24,12 @@
 
 namespace ridgeline::kernels::attention {
 
+// A thread's two rows when their last block has been weighed: all that is known of them without their outputs.
+struct FinishedRows {
+  SoftmaxRows rows;
+  RowResult result[2];
+};
+
 template <typename Traits>
 class PrefillEpilogue {
   using T = typename Traits::T;
@@ -41,24 +47,32 @@ class PrefillEpilogue {
         row_(row),
         is_bulk_(IsStoredInBulk<Traits>(params_.shape, tile.num_rows, consumer)) {}
 
-  // Finishes the rows; `output_full` then gets this warp's arrival.
-  __device__ __forceinline__ void Run(const SoftmaxRows& rows, float log2_scale, float (&output)[kOutputs],
-                                      std::uint32_t output_full) const {
+  // While the last products with values still run.
+  __device__ __forceinline__ FinishedRows Finish(const SoftmaxRows& rows) const {
     const float logit_scale = LogitUnit<Traits::kLogitOption>(arguments_);
     const float sink_logit = params_.sink_logits == nullptr ? -INFINITY : params_.sink_logits[tile_.query_head];
-    const RowResult result[2] = {FinishRow(rows.maximum[0], rows.WholeSum(0), logit_scale, sink_logit),
-                                 FinishRow(rows.maximum[1], rows.WholeSum(1), logit_scale, sink_logit)};
+    const float sum[2] = {rows.WholeSum(0), rows.WholeSum(1)};
+    return {rows,
+            {FinishRow(rows.maximum[0], sum[0], logit_scale, sink_logit),
+             FinishRow(rows.maximum[1], sum[1], logit_scale, sink_logit)}};
+  }
+
+  // Stores what the products have come to; `output_full` then gets this warp's arrival.
+  __device__ __forceinline__ void Run(const FinishedRows& finished, float log2_scale, float (&output)[kOutputs],
+                                      std::uint32_t output_full) const {
+    const RowResult(&result)[2] = finished.result;
 #pragma unroll
     for (int i = 0; i < kOutputs; ++i) output[i] *= result[i / 2 % 2].output_factor;
-    if (params_.shape.output_data_type == kDataTypeOf<T>) {
-      const unsigned bad_rows = RoundToShared(output);
-      if (bad_rows != 0) Repair(rows, log2_scale, result, bad_rows);
-      if (!is_bulk_) CopyRows();
-    } else {
-      const unsigned bad_rows = BadRows(output);
+    const bool is_converted = params_.shape.output_data_type != kDataTypeOf<T>;
+    unsigned bad_rows;
+    if (is_converted) {
+      bad_rows = BadRows(output);
       StoreConverted(output);
-      if (bad_rows != 0) Repair(rows, log2_scale, result, bad_rows);
+    } else {
+      bad_rows = RoundToShared(output);
     }
+    if (bad_rows != 0) Repair(finished, log2_scale, bad_rows);
+    if (!is_converted && !is_bulk_) CopyRows();
     std::int64_t lse_idx = 0;
     const bool writes_lse = params_.log_sum_exp != nullptr && lane() % 4 == 0;
     if (writes_lse) lse_idx = tile_.lse_idx + row_ + lane() / 4;
@@ -164,8 +178,9 @@ class PrefillEpilogue {
   }
 
   // Computes rows again, those whose sums are finite: the others see a NaN or Inf among the logits, and are right as they are.
-  __device__ __forceinline__ void Repair(const SoftmaxRows& rows, float log2_scale, const RowResult (&result)[2],
-                                         unsigned bad_rows) const {
+  __device__ __forceinline__ void Repair(const FinishedRows& finished, float log2_scale, unsigned bad_rows) const {
+    const SoftmaxRows& rows = finished.rows;
+    const RowResult(&result)[2] = finished.result;
     const RowRepair<Traits> repair(arguments_, tile_);
 #pragma unroll 1
     for (; bad_rows != 0; bad_rows &= bad_rows - 1) {

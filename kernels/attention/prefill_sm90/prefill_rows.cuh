@@ -117,18 +117,18 @@ class GroupAttention {
     IssueScores(key_stage);
     IssueOutput(value_stage);
     turns_.Pass();
+    const FinishedRows finished = Epilogue().Finish(softmax_.rows());
     AwaitScores(key_stage);
     if constexpr (Traits::kBeginsEarly) {  // P·V still reads the weights of the tile before
-      const SoftmaxRows finished = softmax_.rows();
       Weights first_weights;
       BeginWeights(first_weights);
       AwaitOutput(value_stage);
-      FinishRows(finished);
+      StoreRows(finished);
 #pragma unroll
       for (int i = 0; i < kTileKeys / 4; ++i) weights_[i] = first_weights[i];
     } else {
       AwaitOutput(value_stage);
-      FinishRows(softmax_.rows());
+      StoreRows(finished);
       BeginWeights(weights_);
     }
     ClearOutput();
@@ -140,9 +140,10 @@ class GroupAttention {
     turns_.Await();
     IssueOutput(stage);
     turns_.Pass(/*is_last_round=*/true);
-    AwaitOutput(stage);
     if constexpr (!Traits::kOverlapsTiles) last_buffer_ = buffer_.idx;
-    FinishRows(softmax_.rows());
+    const FinishedRows finished = Epilogue().Finish(softmax_.rows());
+    AwaitOutput(stage);
+    StoreRows(finished);
   }
 
   // A warp whose weights were not good enough leaves the loop to do the block again, and comes back: products stay in one place
@@ -339,10 +340,13 @@ class GroupAttention {
     for (int i = 0; i < Traits::kValueHeadDim / 2; ++i) output_[i] = 0;
   }
 
-  __device__ __forceinline__ void FinishRows(const SoftmaxRows& rows) {
+  // Of the tile that the output is of.
+  __device__ __forceinline__ PrefillEpilogue<Traits> Epilogue() const {
     const int row = consumer_ * Traits::kGroupRows + warp() * 16;
-    const PrefillEpilogue<Traits> epilogue(arguments_, shared_.tiles[last_buffer_], WarpRows(last_buffer_), consumer_, row);
-    epilogue.Run(rows, softmax_.log2_scale(), output_, BarrierAt(shared_.output_full, last_buffer_));
+    return {arguments_, shared_.tiles[last_buffer_], WarpRows(last_buffer_), consumer_, row};
+  }
+  __device__ __forceinline__ void StoreRows(const FinishedRows& finished) {
+    Epilogue().Run(finished, softmax_.log2_scale(), output_, BarrierAt(shared_.output_full, last_buffer_));
   }
 
   static constexpr int kTailBarrier = 1 + Traits::kConsumers;  // the first behind those of the turns
