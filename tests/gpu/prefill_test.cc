@@ -16,6 +16,7 @@
 #include "tests/gpu/gpu.h"
 #include "tests/support/attention_case.h"
 #include "tests/support/attention_shapes.h"
+#include "tests/support/test_tensor.h"
 #include "tests/unit/kernels/attention_runner.h"
 
 namespace ridgeline::kernels::attention {
