@@ -168,8 +168,9 @@ std::vector<PointColumn> ColumnsOf(const BenchmarkRun& run) {
     if (!OnlyValue(run, run.description.axes(i).name()).empty()) columns.back().head.label.clear();
   }
   for (PointColumn& column : MeasuredColumns()) columns.push_back(std::move(column));
-  for (const std::string& name : FiguresOf(run))
+  for (const std::string& name : FiguresOf(run)) {
     columns.push_back(FigureColumn(name, IsCount(absl::MakeConstSpan(&run, 1), name)));
+  }
   columns.push_back({{"flags", "flags"}, &FlagsValue});
   return columns;
 }

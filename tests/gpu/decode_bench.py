@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Paged decode beside a plain read of the same bytes and PyTorch's cuDNN attention, which has no pages: its keys are contiguous.
+"""Decode over pages and dense keys beside a plain read of the same bytes and PyTorch's cuDNN attention, which has no pages.
 
     tests/gpu/decode_bench.py BUNDLE/bin/decode_gpu_bench [--quick | --shapes 1x1k,8x8k,...] > decode.csv
 

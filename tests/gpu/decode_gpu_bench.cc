@@ -1,6 +1,6 @@
 // Times paged decode on the GPU beside a plain read of the same bytes, and prints CSV:
 //
-//   decode_gpu_bench [--pages 16,64] [--shapes 8x8k,ragged_32x1k,...] [--l2 warm,cold]
+//   decode_gpu_bench [--pages 16,64,0] [--shapes 8x8k,ragged_32x1k,...] [--l2 warm,cold]
 //
 // bfloat16, one query a sequence, 32 query and 8 KV heads of 128. Pages lie in random order, pages of 0 tokens are dense keys;
 // keys and values are random normals. Forks are timed by themselves and as a cascade, beside a plain read of what they have
@@ -257,7 +257,7 @@ std::vector<std::string> Split(const std::string& list) {
 }
 
 struct Choice {
-  std::vector<std::string> pages = {"16", "64"};
+  std::vector<std::string> pages = {"16", "64", "0"};
   std::vector<std::string> shapes;  // empty: all
   std::vector<std::string> l2 = {"warm", "cold"};
 };
@@ -318,7 +318,7 @@ void Run(const Choice& choice) {
 int main(int argc, char** argv) {
   ridgeline::gpu::Choice choice;
   if (!ridgeline::gpu::Parse(argc, argv, choice)) {
-    std::fprintf(stderr, "usage: decode_gpu_bench [--pages 16,64] [--shapes 8x8k,...] [--l2 warm,cold]\n");
+    std::fprintf(stderr, "usage: decode_gpu_bench [--pages 16,64,0] [--shapes 8x8k,...] [--l2 warm,cold]\n");
     return 2;
   }
   const std::string why_no_gpu = ridgeline::gpu::WhyNoGpu();
